@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of KV blocks and recurrent states: one byte budget, two sizes of object, handles that return
+// what they hold.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "model/net/backend.hpp"
+
+namespace cairn::engine {
+
+class PoolCore;
+
+/// Shared ownership of one KV block (16 positions, every attention layer). Copying counts, the last copy returns
+/// the block, from any thread. Contents: written by the executor only; slots already written never change
+/// while anyone else holds the block.
+class KvBlockRef {
+ public:
+  KvBlockRef() = default;
+  KvBlockRef(const KvBlockRef& other);
+  KvBlockRef(KvBlockRef&& other) noexcept;
+  KvBlockRef& operator=(KvBlockRef other) noexcept;
+  ~KvBlockRef();
+
+  explicit operator bool() const { return core_ != nullptr; }
+  std::byte* data() const;
+  std::int32_t id() const { return id_; }
+  std::int32_t use_count() const;  // exact only when no other thread copies
+
+ private:
+  friend class PoolCore;
+  friend class Reservation;
+  KvBlockRef(std::shared_ptr<PoolCore> core, std::int32_t id) : core_(std::move(core)), id_(id) {}
+  std::shared_ptr<PoolCore> core_;
+  std::int32_t id_ = -1;
+};
+
+/// Shared ownership of one state. Same rules.
+class StateRef {
+ public:
+  StateRef() = default;
+  StateRef(const StateRef& other);
+  StateRef(StateRef&& other) noexcept;
+  StateRef& operator=(StateRef other) noexcept;
+  ~StateRef();
+
+  explicit operator bool() const { return core_ != nullptr; }
+  std::byte* data() const;
+  std::int32_t id() const { return id_; }
+  std::int32_t use_count() const;
+
+ private:
+  friend class PoolCore;
+  friend class Reservation;
+  StateRef(std::shared_ptr<PoolCore> core, std::int32_t id) : core_(std::move(core)), id_(id) {}
+  std::shared_ptr<PoolCore> core_;
+  std::int32_t id_ = -1;
+};
+
+/// A promise of bytes: taking from it cannot fail. Returns what was not taken. Move-only; one thread at a time.
+class Reservation {
+ public:
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept;
+  Reservation& operator=(Reservation&& other) noexcept;
+  Reservation(const Reservation&) = delete;
+  ~Reservation();
+
+  std::int32_t blocks_left() const { return blocks_; }
+  std::int32_t states_left() const { return states_; }
+  KvBlockRef take_block();  // CHECKs blocks_left() > 0
+  StateRef take_state();
+  /// Adds what `other` still promises.
+  void merge(Reservation&& other);
+
+ private:
+  friend class MemoryPools;
+  std::shared_ptr<PoolCore> core_;
+  std::int32_t blocks_ = 0;
+  std::int32_t states_ = 0;
+};
+
+struct PoolUsage {
+  std::int64_t blocks_live = 0, states_live = 0;
+  std::int64_t blocks_reserved = 0, states_reserved = 0;
+  std::uint64_t bytes_used = 0;  // live and reserved
+  std::uint64_t bytes_budget = 0;
+};
+
+/// Thread-safe; owned by the engine, outlived by its handles. Address space for the whole budget is reserved at
+/// once; pages that were touched and freed are given back to the system when the other kind needs the room, so that
+/// resident memory stays near the budget.
+class MemoryPools {
+ public:
+  /// Throws DeviceError when the address space cannot be had or the budget holds not even one state and one block.
+  MemoryPools(model::MemoryLayout layout, std::uint64_t budget_bytes);
+
+  /// nullopt: does not fit now.
+  std::optional<Reservation> reserve(std::int32_t blocks, std::int32_t states);
+
+  PoolUsage usage() const;
+  const model::MemoryLayout& layout() const;
+  /// Whether blocks and states of that number would fit an empty pool.
+  bool could_ever_fit(std::int64_t blocks, std::int64_t states) const;
+
+ private:
+  std::shared_ptr<PoolCore> core_;
+};
+
+/// Blocks that hold `tokens` positions.
+constexpr std::int32_t blocks_for(std::int32_t tokens) {
+  return (tokens + model::kBlockTokens - 1) / model::kBlockTokens;
+}
+
+}  // namespace cairn::engine
