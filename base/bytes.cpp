@@ -16,23 +16,23 @@ struct SizeUnit {
 
 constexpr double kKi = 1024.0;
 constexpr std::array<SizeUnit, 18> kUnits{{{"", 1},
-                                        {"b", 1},
-                                        {"k", kKi},
-                                        {"kib", kKi},
-                                        {"kb", 1e3},
-                                        {"m", kKi* kKi},
-                                        {"mib", kKi* kKi},
-                                        {"mb", 1e6},
-                                        {"g", kKi* kKi* kKi},
-                                        {"gib", kKi* kKi* kKi},
-                                        {"gb", 1e9},
-                                        {"t", kKi* kKi* kKi* kKi},
-                                        {"tib", kKi* kKi* kKi* kKi},
-                                        {"tb", 1e12},
-                                        {"byte", 1},
-                                        {"bytes", 1},
-                                        {"ki", kKi},
-                                        {"mi", kKi* kKi}}};
+                                           {"b", 1},
+                                           {"k", kKi},
+                                           {"kib", kKi},
+                                           {"kb", 1e3},
+                                           {"m", kKi* kKi},
+                                           {"mib", kKi* kKi},
+                                           {"mb", 1e6},
+                                           {"g", kKi* kKi* kKi},
+                                           {"gib", kKi* kKi* kKi},
+                                           {"gb", 1e9},
+                                           {"t", kKi* kKi* kKi* kKi},
+                                           {"tib", kKi* kKi* kKi* kKi},
+                                           {"tb", 1e12},
+                                           {"byte", 1},
+                                           {"bytes", 1},
+                                           {"ki", kKi},
+                                           {"mi", kKi* kKi}}};
 
 std::string lower_without_blanks(std::string_view text) {
   std::string out;
@@ -58,8 +58,9 @@ Result<std::uint64_t> parse_bytes(std::string_view text) {
     }
   }
   return Error{ErrorCode::bad_request,
-               "'" + std::string(text) + "' is no size: expected a number with an optional unit, "
-                                         "such as 4GiB, 512M or 2GB",
+               "'" + std::string(text) +
+                   "' is no size: expected a number with an optional unit, "
+                   "such as 4GiB, 512M or 2GB",
                ""};
 }
 

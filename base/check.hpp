@@ -13,7 +13,8 @@ class InvariantError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// A model directory or file that cannot be used: names file, field and expectation. Load time only.
+/// A model directory or file that cannot be used: names file, field and expectation. Load time
+/// only.
 class LoadError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -9,7 +9,8 @@
 
 namespace cairn {
 
-/// What a place in the code is asked to do. `sleep_ms` > 0: hold still that long; `fail`: act as failed.
+/// What a place in the code is asked to do. `sleep_ms` > 0: hold still that long; `fail`: act as
+/// failed.
 struct Fault {
   bool fail = false;
   bool die = false;  // throw InvariantError

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JSON reader that keeps what others lose: the order of keys and the text of numbers. For model files
-// and chat templates, whose output must repeat them exactly.
+// A JSON reader that keeps what others lose: the order of keys and the text of numbers. For model
+// files and chat templates, whose output must repeat them exactly.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ namespace cairn::json {
 class Value;
 using Array = std::vector<Value>;
 using Member = std::pair<std::string, Value>;
-using Object = std::vector<Member>;  // in source order; a repeated key keeps its first place, last value
+using Object =
+    std::vector<Member>;  // in source order; a repeated key keeps its first place, last value
 
 enum class Kind : std::uint8_t { null, boolean, number, string, array, object };
 
@@ -42,8 +43,8 @@ class Value {
   double as_double() const;
   /// Number as integer; truncates; saturates.
   std::int64_t as_int() const;
-  const Array& items() const;      // empty for other kinds
-  const Object& members() const;   // empty for other kinds
+  const Array& items() const;     // empty for other kinds
+  const Object& members() const;  // empty for other kinds
   /// The member's value or nullptr.
   const Value* find(std::string_view key) const;
 
@@ -57,8 +58,8 @@ class Value {
   std::shared_ptr<const std::map<std::string_view, std::size_t>> index_;
 };
 
-/// Parses one document (UTF-8 checked, nesting at most `max_depth`). The error says line and column and what
-/// was expected.
+/// Parses one document (UTF-8 checked, nesting at most `max_depth`). The error says line and column
+/// and what was expected.
 Result<Value> parse(std::string_view text, int max_depth = 128);
 
 /// True when `text` is well-formed UTF-8 (no surrogates, no overlong forms).

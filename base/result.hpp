@@ -11,16 +11,16 @@ namespace cairn {
 
 /// What went wrong, in kinds that a caller reacts to; http/ maps each to a status.
 enum class ErrorCode : std::uint8_t {
-  bad_request,         // the request is malformed or names an impossible value
-  context_overflow,    // prompt (plus what must be generated) exceeds the context length
-  queue_full,          // try again later
-  cancelled,           // the client or the operator ended it
-  deadline,            // its time ran out
-  no_memory,           // does not fit the configured budgets
-  not_found,           // no such model, route or file
-  unsupported,         // understood, but not offered
-  unavailable,         // the engine or its device is down or shutting down
-  internal,            // an invariant broke; a defect of ours
+  bad_request,       // the request is malformed or names an impossible value
+  context_overflow,  // prompt (plus what must be generated) exceeds the context length
+  queue_full,        // try again later
+  cancelled,         // the client or the operator ended it
+  deadline,          // its time ran out
+  no_memory,         // does not fit the configured budgets
+  not_found,         // no such model, route or file
+  unsupported,       // understood, but not offered
+  unavailable,       // the engine or its device is down or shutting down
+  internal,          // an invariant broke; a defect of ours
 };
 
 /// Stable lower-case spelling for logs and error objects.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public API: a Qwen3.5 engine in a library. HTTP, the command line and programs that embed cairn see
-// this header and nothing below it.
+// The public API: a Qwen3.5 engine in a library. HTTP, the command line and programs that embed
+// cairn see this header and nothing below it.
 #pragma once
 
 #include <chrono>
@@ -21,43 +21,49 @@ namespace cairn {
 
 class Metrics;  // metrics/metrics.hpp
 
-// ------------------------------------------------------------------------------------------ options
+// ------------------------------------------------------------------------------------------
+// options
 
 /// Progress of a load: `done` of `total` bytes of one stage ("weights").
-using LoadProgress = std::function<void(std::string_view stage, std::uint64_t done, std::uint64_t total)>;
+using LoadProgress =
+    std::function<void(std::string_view stage, std::uint64_t done, std::uint64_t total)>;
 
 /// Every limit has a default and is reported at start (EngineInfo::limits).
 struct EngineOptions {
-  std::string model = "demo";            // a Hugging Face directory, or "demo": the embedded model
-  std::string served_name;               // what /v1/models says; "" takes the directory's name
-  std::string policy = "dp:4+branch";    // none | last | branch | balanced:M | dp:M[+branch]
-  std::uint64_t cache_bytes = 0;         // KV and states together; 0: a quarter of the free memory, at most 8 GiB
-  int threads = 0;                       // 0: physical cores
-  std::string isa;                       // "": CAIRN_ISA, else the best there is
-  std::string kv = "bf16";               // bf16 | f32
-  std::int32_t context_length = 0;       // prompt + answer; 0: the model's
-  std::int32_t max_running = 16;         // sequences in the batch
-  std::int32_t max_step_tokens = 512;    // rows of one step; a long prompt is cut into chunks of at most this
-  std::int32_t queue_limit = 1024;       // requests waiting, running ones not counted
+  std::string model = "demo";          // a Hugging Face directory, or "demo": the embedded model
+  std::string served_name;             // what /v1/models says; "" takes the directory's name
+  std::string policy = "dp:4+branch";  // none | last | branch | balanced:M | dp:M[+branch]
+  std::uint64_t cache_bytes =
+      0;            // KV and states together; 0: a quarter of the free memory, at most 8 GiB
+  int threads = 0;  // 0: physical cores
+  std::string isa;  // "": CAIRN_ISA, else the best there is
+  std::string kv = "bf16";          // bf16 | f32
+  std::int32_t context_length = 0;  // prompt + answer; 0: the model's
+  std::int32_t max_running = 16;    // sequences in the batch
+  std::int32_t max_step_tokens =
+      512;  // rows of one step; a long prompt is cut into chunks of at most this
+  std::int32_t queue_limit = 1024;             // requests waiting, running ones not counted
   std::int64_t queue_token_limit = 8'388'608;  // prompt tokens waiting
-  std::int32_t max_choices = 16;         // n of one request
-  std::int32_t max_logprobs = 20;        // top_logprobs of one request
+  std::int32_t max_choices = 16;               // n of one request
+  std::int32_t max_logprobs = 20;              // top_logprobs of one request
   std::int32_t max_stop_strings = 16;
-  std::int32_t text_workers = 2;         // actors that tokenize, render and detokenize
-  std::int32_t share_wait_tokens = 256;  // overlap with a running prefill worth waiting for (architecture, decision 3)
+  std::int32_t text_workers = 2;  // actors that tokenize, render and detokenize
+  std::int32_t share_wait_tokens =
+      256;  // overlap with a running prefill worth waiting for (architecture, decision 3)
   std::chrono::milliseconds request_timeout{3'600'000};  // deadline of a request that names none
-  std::int32_t forest_nodes = 200'000;   // remembered radix nodes, cached or not
-  LoadProgress progress;                 // may be empty
+  std::int32_t forest_nodes = 200'000;                   // remembered radix nodes, cached or not
+  LoadProgress progress;                                 // may be empty
 };
 
-// ------------------------------------------------------------------------------------------ requests
+// ------------------------------------------------------------------------------------------
+// requests
 
 /// A chat: `messages` and `tools` as the JSON of the OpenAI API.
 struct ChatPrompt {
-  std::string messages_json;                 // an array
-  std::string tools_json;                    // an array or ""
-  std::optional<bool> enable_thinking;       // unset: the template's default
-  std::string template_kwargs_json;          // an object or ""
+  std::string messages_json;            // an array
+  std::string tools_json;               // an array or ""
+  std::optional<bool> enable_thinking;  // unset: the template's default
+  std::string template_kwargs_json;     // an object or ""
   bool add_generation_prompt = true;
 };
 
@@ -70,35 +76,36 @@ using Prompt = std::variant<std::vector<std::int32_t>, TextPrompt, ChatPrompt>;
 
 struct Sampling {
   // Unset: generation_config.json's value, else the neutral one (1, 0, 1, 0, ...).
-  std::optional<float> temperature;          // 0: greedy
-  std::optional<std::int32_t> top_k;         // 0: all
+  std::optional<float> temperature;   // 0: greedy
+  std::optional<std::int32_t> top_k;  // 0: all
   std::optional<float> top_p;
   std::optional<float> min_p;
   std::optional<float> repetition_penalty;
   std::optional<float> presence_penalty;
   std::optional<float> frequency_penalty;
-  std::optional<std::uint64_t> seed;         // unset: random, echoed in Usage::seed
+  std::optional<std::uint64_t> seed;  // unset: random, echoed in Usage::seed
   std::vector<std::pair<std::int32_t, float>> logit_bias;
 };
 
 struct GenerateRequest {
   Prompt prompt;
   Sampling sampling;
-  std::int32_t n = 1;                        // choices
-  std::optional<std::int32_t> max_tokens;    // unset: what the context leaves
+  std::int32_t n = 1;                      // choices
+  std::optional<std::int32_t> max_tokens;  // unset: what the context leaves
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
-  std::int32_t logprobs = -1;                // -1: none; k >= 0: the token's and the top k
-  bool prompt_logprobs = false;              // also for the prompt; ignores the cache, reports 0 cached tokens
-  bool echo = false;                         // the prompt's text first
+  std::int32_t logprobs = -1;    // -1: none; k >= 0: the token's and the top k
+  bool prompt_logprobs = false;  // also for the prompt; ignores the cache, reports 0 cached tokens
+  bool echo = false;             // the prompt's text first
   bool skip_special_tokens = true;
-  bool use_cache = true;                     // false: neither reads nor writes the prefix cache
+  bool use_cache = true;  // false: neither reads nor writes the prefix cache
   std::optional<std::chrono::milliseconds> timeout;
-  std::string endpoint = "api";              // metrics label, one of the fixed set: api, chat, completions
+  std::string endpoint = "api";  // metrics label, one of the fixed set: api, chat, completions
 };
 
-// ------------------------------------------------------------------------------------------ answers
+// ------------------------------------------------------------------------------------------
+// answers
 
 enum class FinishReason : std::uint8_t { stop, length, abort, error };
 const char* to_string(FinishReason reason);
@@ -106,23 +113,24 @@ const char* to_string(FinishReason reason);
 struct TokenLogprob {
   std::int32_t token = 0;
   float logprob = 0;
-  std::string bytes;                         // the token's raw bytes, perhaps part of a character
+  std::string bytes;  // the token's raw bytes, perhaps part of a character
 };
 
 struct TokenInfo {
   TokenLogprob chosen;
-  std::vector<TokenLogprob> top;             // descending
+  std::vector<TokenLogprob> top;  // descending
 };
 
 struct Usage {
   std::int32_t prompt_tokens = 0;
-  std::int32_t completion_tokens = 0;        // all choices
-  std::int32_t cached_tokens = 0;            // of the prompt, of the first choice; never above prompt_tokens - 1
+  std::int32_t completion_tokens = 0;  // all choices
+  std::int32_t cached_tokens =
+      0;  // of the prompt, of the first choice; never above prompt_tokens - 1
   std::uint64_t seed = 0;
   double queue_seconds = 0;
-  double prefill_seconds = 0;                // of the first choice
+  double prefill_seconds = 0;  // of the first choice
   double decode_seconds = 0;
-  double first_token_seconds = 0;            // since submit
+  double first_token_seconds = 0;  // since submit
   double total_seconds = 0;
 };
 
@@ -131,14 +139,15 @@ struct Started {
   std::int32_t prompt_tokens = 0;
   std::int32_t cached_tokens = 0;
   std::uint64_t seed = 0;
-  std::vector<TokenInfo> prompt;             // prompt_logprobs only: entry i is token i given those before; the first has logprob 0
+  std::vector<TokenInfo> prompt;  // prompt_logprobs only: entry i is token i given those before;
+                                  // the first has logprob 0
 };
 /// New text of one choice. Text is never half a character; stop strings are never part of it.
 struct Delta {
   std::int32_t choice = 0;
   std::string text;
-  std::vector<std::int32_t> tokens;          // produced since the last delta
-  std::vector<TokenInfo> logprobs;           // one per token when asked for
+  std::vector<std::int32_t> tokens;  // produced since the last delta
+  std::vector<TokenInfo> logprobs;   // one per token when asked for
 };
 struct ChoiceFinished {
   std::int32_t choice = 0;
@@ -154,16 +163,18 @@ struct Failed {
 };
 using Event = std::variant<Started, Delta, ChoiceFinished, Finished, Failed>;
 
-/// Called on an engine thread, in order, never concurrently for one request. Must return quickly and not throw.
+/// Called on an engine thread, in order, never concurrently for one request. Must return quickly
+/// and not throw.
 using EventSink = std::function<void(Event)>;
 
 using RequestId = std::uint64_t;
 
-// ------------------------------------------------------------------------------------------ the engine
+// ------------------------------------------------------------------------------------------ the
+// engine
 
 struct EngineInfo {
   std::string model_name;
-  std::string shape;                         // "qwen3.5 24x1024, 0.75 B parameters"
+  std::string shape;  // "qwen3.5 24x1024, 0.75 B parameters"
   std::string device, isa, weights, kv, policy;
   int threads = 0;
   std::int32_t context_length = 0;
@@ -176,7 +187,7 @@ struct EngineInfo {
 
 struct EngineStats {
   std::int64_t running = 0, waiting = 0;
-  std::uint64_t kv_bytes = 0, state_bytes = 0;             // live now, cached or running
+  std::uint64_t kv_bytes = 0, state_bytes = 0;  // live now, cached or running
   std::int64_t kv_blocks = 0, states = 0;
   std::int64_t cached_states = 0;
   std::uint64_t plan_epoch = 0;
@@ -184,7 +195,7 @@ struct EngineStats {
 
 struct Health {
   bool ready = false;
-  std::string reason;                        // why not
+  std::string reason;  // why not
 };
 
 /// Thread-safe. Destroying it closes it with a short deadline.
@@ -192,27 +203,29 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  /// Never blocks. Refusals at the door (queue full, closing) are the result; everything found later, bad input
-  /// included, arrives as Failed before any Delta.
+  /// Never blocks. Refusals at the door (queue full, closing) are the result; everything found
+  /// later, bad input included, arrives as Failed before any Delta.
   virtual Result<RequestId> submit(GenerateRequest request, EventSink sink) = 0;
   /// Ends a request within one step; its last event is Failed{cancelled}. Unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;
 
   virtual Result<std::vector<std::int32_t>> tokenize(const Prompt& prompt) const = 0;
-  virtual Result<std::string> detokenize(std::span<const std::int32_t> tokens, bool skip_special) const = 0;
+  virtual Result<std::string> detokenize(std::span<const std::int32_t> tokens,
+                                         bool skip_special) const = 0;
   virtual std::string token_bytes(std::int32_t token) const = 0;
 
   virtual const EngineInfo& info() const = 0;
   virtual EngineStats stats() const = 0;
   virtual Health health() const = 0;
 
-  /// Stops accepting, lets requests end until the deadline, then cancels the rest. Returns what did not stop
-  /// (empty: all did).
+  /// Stops accepting, lets requests end until the deadline, then cancels the rest. Returns what did
+  /// not stop (empty: all did).
   virtual std::vector<std::string> close(std::chrono::milliseconds deadline) = 0;
 };
 
-/// Loads the model and starts the actors. Throws LoadError or DeviceError with a sentence for the user.
-/// `metrics` may be null.
-std::unique_ptr<Engine> make_engine(EngineOptions options, std::shared_ptr<Metrics> metrics = nullptr);
+/// Loads the model and starts the actors. Throws LoadError or DeviceError with a sentence for the
+/// user. `metrics` may be null.
+std::unique_ptr<Engine> make_engine(EngineOptions options,
+                                    std::shared_ptr<Metrics> metrics = nullptr);
 
 }  // namespace cairn

@@ -58,8 +58,9 @@ void finish(ModelBundle& bundle) {
     const std::int32_t known = bundle.tokenizer->vocab_size();
     if (known > config.vocab_size) {
       // Ids of later model families may be listed without rows of their own: they cannot be fed.
-      log(LogLevel::warning, "the tokenizer knows " + std::to_string(known) + " ids, the model has " +
-                                 std::to_string(config.vocab_size) + " rows");
+      log(LogLevel::warning, "the tokenizer knows " + std::to_string(known) +
+                                 " ids, the model has " + std::to_string(config.vocab_size) +
+                                 " rows");
     }
     bundle.sampled_vocab = std::min(known, config.vocab_size);
   }
@@ -84,8 +85,8 @@ std::shared_ptr<const ModelBundle> load_demo(const EngineOptions& options,
   bundle->tokenizer = text::Tokenizer::from_files(tokenizer);
   bundle->chat_template.emplace(demo_text("chat_template.jinja"), text::ChatTemplateOptions{},
                                 "chat_template.jinja (demo)");
-  bundle->defaults =
-      read_generation_defaults(demo_text("generation_config.json"), "generation_config.json (demo)");
+  bundle->defaults = read_generation_defaults(demo_text("generation_config.json"),
+                                              "generation_config.json (demo)");
   if (!options.served_name.empty()) bundle->name = options.served_name;
   finish(*bundle);
   return bundle;
@@ -118,7 +119,8 @@ std::shared_ptr<const ModelBundle> load_directory(const EngineOptions& options,
   if (has_tokenizer(dir)) {
     bundle->tokenizer = text::load_tokenizer(dir);
   } else {
-    log(LogLevel::warning, options.model + " has no tokenizer: only prompts of token ids are served");
+    log(LogLevel::warning,
+        options.model + " has no tokenizer: only prompts of token ids are served");
   }
   if (has_template(dir)) bundle->chat_template = text::ChatTemplate::load(dir);
   if (const auto defaults = read_optional(dir / "generation_config.json")) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a model directory holds that serving needs: weights, tokenizer, chat template, defaults.
+// Everything a model directory holds that serving needs: weights, tokenizer, chat template,
+// defaults.
 #pragma once
 
 #include <memory>
@@ -16,13 +17,13 @@ namespace cairn::engine {
 
 /// Immutable after load; shared by all threads.
 struct ModelBundle {
-  std::string name;                                   // served name
+  std::string name;  // served name
   std::shared_ptr<const model::Weights> weights;
-  std::shared_ptr<const text::Tokenizer> tokenizer;   // null: token ids only
-  std::optional<text::ChatTemplate> chat_template;    // unset: no chats
-  std::vector<std::int32_t> stop_ids;                 // end an answer unless ignore_eos
-  std::int32_t sampled_vocab = 0;                     // ids below it may be produced
-  Sampling defaults;                                  // generation_config.json
+  std::shared_ptr<const text::Tokenizer> tokenizer;  // null: token ids only
+  std::optional<text::ChatTemplate> chat_template;   // unset: no chats
+  std::vector<std::int32_t> stop_ids;                // end an answer unless ignore_eos
+  std::int32_t sampled_vocab = 0;                    // ids below it may be produced
+  Sampling defaults;                                 // generation_config.json
 };
 
 /// `options.model` is a directory or "demo". Throws LoadError with a sentence for the user.

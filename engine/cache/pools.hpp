@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of KV blocks and recurrent states: one byte budget, two sizes of object, handles that return
-// what they hold.
+// The memory of KV blocks and recurrent states: one byte budget, two sizes of object, handles that
+// return what they hold.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace cairn::engine {
 
 class PoolCore;
 
-/// Shared ownership of one KV block (16 positions, every attention layer). Copying counts, the last copy returns
-/// the block, from any thread. Contents: written by the executor only; slots already written never change
-/// while anyone else holds the block.
+/// Shared ownership of one KV block (16 positions, every attention layer). Copying counts, the last
+/// copy returns the block, from any thread. Contents: written by the executor only; slots already
+/// written never change while anyone else holds the block.
 class KvBlockRef {
  public:
   KvBlockRef() = default;
@@ -60,7 +60,8 @@ class StateRef {
   std::int32_t id_ = -1;
 };
 
-/// A promise of bytes: taking from it cannot fail. Returns what was not taken. Move-only; one thread at a time.
+/// A promise of bytes: taking from it cannot fail. Returns what was not taken. Move-only; one
+/// thread at a time.
 class Reservation {
  public:
   Reservation() = default;
@@ -90,12 +91,13 @@ struct PoolUsage {
   std::uint64_t bytes_budget = 0;
 };
 
-/// Thread-safe; owned by the engine, outlived by its handles. Address space for the whole budget is reserved at
-/// once; pages that were touched and freed are given back to the system when the other kind needs the room, so that
-/// resident memory stays near the budget.
+/// Thread-safe; owned by the engine, outlived by its handles. Address space for the whole budget is
+/// reserved at once; pages that were touched and freed are given back to the system when the other
+/// kind needs the room, so that resident memory stays near the budget.
 class MemoryPools {
  public:
-  /// Throws DeviceError when the address space cannot be had or the budget holds not even one state and one block.
+  /// Throws DeviceError when the address space cannot be had or the budget holds not even one state
+  /// and one block.
   MemoryPools(model::MemoryLayout layout, std::uint64_t budget_bytes);
 
   /// nullopt: does not fit now.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One retained prefix, M checkpoints: the exact placement programme (placement.md section 2; with F(t) = t and grain 1
-// the O(NM) programme of Shirokikh and Nikolenko, arXiv 2605.05219).
+// One retained prefix, M checkpoints: the exact placement programme (placement.md section 2; with
+// F(t) = t and grain 1 the O(NM) programme of Shirokikh and Nikolenko, arXiv 2605.05219).
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,20 @@ struct CostModel {
 };
 
 struct DemandPoint {
-  std::int64_t depth = 0;   // > 0
-  double weight = 0;        // >= 0
+  std::int64_t depth = 0;  // > 0
+  double weight = 0;       // >= 0
 };
 
 struct DpResult {
   std::vector<std::int64_t> positions;  // ascending multiples of the grain, at most M, none at 0
-  double cost = 0;                      // sum of weight * (F(depth) - F(nearest position at or below))
+  double cost = 0;  // sum of weight * (F(depth) - F(nearest position at or below))
 };
 
-/// Exact optimum for at most `checkpoints` positions on multiples of `grain`. Demand need not be sorted or distinct.
-/// O(K M) after sorting (monotone hull). Throws nothing; weights and depths are checked by the caller.
-DpResult place_checkpoints(std::span<const DemandPoint> demand, int checkpoints, CostModel cost = {},
-                           std::int64_t grain = 1);
+/// Exact optimum for at most `checkpoints` positions on multiples of `grain`. Demand need not be
+/// sorted or distinct. O(K M) after sorting (monotone hull). Throws nothing; weights and depths are
+/// checked by the caller.
+DpResult place_checkpoints(std::span<const DemandPoint> demand, int checkpoints,
+                           CostModel cost = {}, std::int64_t grain = 1);
 
 /// Cost of given positions (ascending) under a demand.
 double placement_cost(std::span<const DemandPoint> demand, std::span<const std::int64_t> positions,

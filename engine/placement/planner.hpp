@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner's logic without its actor: a decayed histogram of where overlaps end, and the programme of
-// placement.md section 2 solved over it for a ladder of prompt lengths.
+// The planner's logic without its actor: a decayed histogram of where overlaps end, and the
+// programme of placement.md section 2 solved over it for a ladder of prompt lengths.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,21 @@ struct Observation {
 struct Plan {
   std::uint64_t epoch = 0;
   struct Rung {
-    std::int32_t length = 0;               // for prompts of at least this many tokens, below the next rung's
+    std::int32_t length = 0;  // for prompts of at least this many tokens, below the next rung's
     std::vector<std::int32_t> positions;        // M of them
     std::vector<std::int32_t> spare_positions;  // 2M, used while nothing has had to be evicted
   };
-  std::vector<Rung> rungs;                 // ascending lengths
-  double expected_recompute_tokens = 0;    // of the pooled demand under this plan
+  std::vector<Rung> rungs;               // ascending lengths
+  double expected_recompute_tokens = 0;  // of the pooled demand under this plan
   std::uint64_t observations = 0;
   double solve_seconds = 0;
 };
 
 struct PlannerOptions {
-  int checkpoints = 4;            // M
-  double prior_samples = 8;       // weight of the uniform prior
-  double decay = 0.99;            // gamma per observation
-  int replan_every = 10;          // observations
+  int checkpoints = 4;       // M
+  double prior_samples = 8;  // weight of the uniform prior
+  double decay = 0.99;       // gamma per observation
+  int replan_every = 10;     // observations
   std::int32_t max_length = 262'144;
 };
 
@@ -46,8 +46,8 @@ class DpPlanner {
  public:
   explicit DpPlanner(PlannerOptions options);
   void observe(const Observation& observation);
-  bool due() const;                         // a re-plan is worth it
-  std::shared_ptr<const Plan> solve();      // never null; the failpoint "planner.solve" can hold it
+  bool due() const;                     // a re-plan is worth it
+  std::shared_ptr<const Plan> solve();  // never null; the failpoint "planner.solve" can hold it
   std::uint64_t observations() const;
 
  private:
@@ -55,7 +55,8 @@ class DpPlanner {
   std::shared_ptr<Impl> impl_;
 };
 
-/// The planner options a policy's spelling implies; nullopt-like `checkpoints` == 0 when it needs no planner.
+/// The planner options a policy's spelling implies; nullopt-like `checkpoints` == 0 when it needs
+/// no planner.
 PlannerOptions planner_options_for(std::string_view policy_spelling, std::int32_t context_length);
 
 }  // namespace cairn::engine

@@ -26,11 +26,11 @@ struct StructuralPoint {
 
 /// What a placement rule sees of one request.
 struct PlacementQuery {
-  std::int32_t length = 0;    // n: tokens of the prompt
-  std::int32_t overlap = 0;   // t: tokens shared with the deepest remembered path
-  std::int32_t resume = 0;    // c: the state that will be used, 0 for none
-  bool inside_edge = false;   // the overlap ends inside a fresh segment: a first split
-  bool spare_room = true;     // nothing has had to be evicted so far
+  std::int32_t length = 0;   // n: tokens of the prompt
+  std::int32_t overlap = 0;  // t: tokens shared with the deepest remembered path
+  std::int32_t resume = 0;   // c: the state that will be used, 0 for none
+  bool inside_edge = false;  // the overlap ends inside a fresh segment: a first split
+  bool spare_room = true;    // nothing has had to be evicted so far
   std::span<const StructuralPoint> structure;  // ascending positions
 };
 
@@ -43,9 +43,9 @@ struct Placement {
 struct Candidate {
   std::int32_t position = 0;
   StateKind kind = StateKind::planned;
-  std::uint64_t last_used = 0;   // tick of the last hit, or of its making
-  std::uint64_t bytes = 0;       // the state and the KV only it needs
-  std::int32_t gap = 0;          // tokens to the next state above it on its path, or to the root
+  std::uint64_t last_used = 0;  // tick of the last hit, or of its making
+  std::uint64_t bytes = 0;      // the state and the KV only it needs
+  std::int32_t gap = 0;         // tokens to the next state above it on its path, or to the root
 };
 
 /// A plan that the planner actor publishes and the policy swaps in. Immutable.

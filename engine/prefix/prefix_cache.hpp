@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefix cache: a radix forest over tokens whose nodes hold KV blocks and states, the policy that says where
-// states sit, and the leases that running requests hold. Plain logic, owned by one thread (the prefix actor).
+// The prefix cache: a radix forest over tokens whose nodes hold KV blocks and states, the policy
+// that says where states sit, and the leases that running requests hold. Plain logic, owned by one
+// thread (the prefix actor).
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,8 @@ struct PlannedSave {
   StateRef state;
 };
 
-/// Why tokens that earlier prompts shared are recomputed (labels of prefix_cache_recomputed_tokens_total).
+/// Why tokens that earlier prompts shared are recomputed (labels of
+/// prefix_cache_recomputed_tokens_total).
 struct RecomputeReasons {
   std::int32_t no_state = 0;    // KV was there, no state at or near the overlap's end
   std::int32_t grain = 0;       // lost to the backend's grain (0 here: grain 1)
@@ -40,34 +42,37 @@ struct RecomputeReasons {
   std::int32_t evicted = 0;     // remembered, but its KV is gone
 };
 
-/// What a request holds while it runs. RAII: dropping it anywhere, on any thread, returns everything.
+/// What a request holds while it runs. RAII: dropping it anywhere, on any thread, returns
+/// everything.
 struct Lease {
   SequenceId id = 0;
-  std::int32_t overlap = 0;      // tokens shared with the deepest remembered path
-  std::int32_t kv_matched = 0;   // of these, with whole KV
-  std::int32_t resume = 0;       // c: cached tokens; state and KV of [0, c) are held
-  StateRef resume_state;         // empty when resume == 0
-  std::vector<KvBlockRef> prefix_blocks;  // ceil(c/16): full ones are shared, a last partial one is copied from
-  StateRef running_state;        // exclusive
-  Reservation reservation;       // blocks for the rest of the prompt and min(max_new, 256) tokens
-  std::vector<PlannedSave> saves;         // ascending
+  std::int32_t overlap = 0;     // tokens shared with the deepest remembered path
+  std::int32_t kv_matched = 0;  // of these, with whole KV
+  std::int32_t resume = 0;      // c: cached tokens; state and KV of [0, c) are held
+  StateRef resume_state;        // empty when resume == 0
+  std::vector<KvBlockRef>
+      prefix_blocks;        // ceil(c/16): full ones are shared, a last partial one is copied from
+  StateRef running_state;   // exclusive
+  Reservation reservation;  // blocks for the rest of the prompt and min(max_new, 256) tokens
+  std::vector<PlannedSave> saves;  // ascending
   RecomputeReasons reasons;
-  bool publish = true;           // false: nothing of this request enters the cache
+  bool publish = true;  // false: nothing of this request enters the cache
 };
 
 struct LookupRequest {
   SequenceId id = 0;
-  TokenSeq tokens;                          // >= 1 token
+  TokenSeq tokens;  // >= 1 token
   std::vector<StructuralPoint> structure;
   std::int32_t max_new = 0;
-  bool use_cache = true;                    // false: cold and unpublished (prompt log-probs, opt-out)
-  bool may_wait = true;                     // in-flight sharing allowed
+  bool use_cache = true;  // false: cold and unpublished (prompt log-probs, opt-out)
+  bool may_wait = true;   // in-flight sharing allowed
 };
 
-/// Wait until `leader` has passed `position` (it was asked to save there) or has ended; then look up again.
+/// Wait until `leader` has passed `position` (it was asked to save there) or has ended; then look
+/// up again.
 struct ShareWait {
   SequenceId leader = 0;
-  PlannedSave save;                         // for the leader; kind branch
+  PlannedSave save;  // for the leader; kind branch
 };
 /// Not now: live requests hold the memory. `ever` false: not even an empty pool would do.
 struct NoRoom {
@@ -79,18 +84,18 @@ using LookupResult = std::variant<Lease, ShareWait, NoRoom>;
 /// A state and the KV of its prefix, as the executor copied them out.
 struct SavedState {
   SequenceId id = 0;
-  TokenSeq tokens;                          // at least `position` tokens; may be longer
+  TokenSeq tokens;  // at least `position` tokens; may be longer
   std::int32_t position = 0;
   StateKind kind = StateKind::planned;
   StateRef state;
-  std::vector<KvBlockRef> blocks;           // ceil(position/16)
+  std::vector<KvBlockRef> blocks;  // ceil(position/16)
 };
 
 struct PrefixStats {
   std::int64_t nodes = 0;
   std::int64_t states = 0;
   std::int64_t states_by_kind[kStateKinds] = {};
-  std::uint64_t kv_bytes = 0;               // held by the forest (shared with running requests or not)
+  std::uint64_t kv_bytes = 0;  // held by the forest (shared with running requests or not)
   std::uint64_t state_bytes = 0;
   std::uint64_t stored = 0, evicted = 0, skipped = 0;
   std::uint64_t stored_by_kind[kStateKinds] = {};
@@ -102,20 +107,22 @@ class PrefixCache {
   PrefixCache(MemoryPools& pools, std::unique_ptr<Policy> policy, PrefixOptions options = {});
   ~PrefixCache();
 
-  /// Finds the resume point, evicts what is needed, pins and reserves. A Lease makes the request "in flight": others may
-  /// wait for it until end(id).
+  /// Finds the resume point, evicts what is needed, pins and reserves. A Lease makes the request
+  /// "in flight": others may wait for it until end(id).
   LookupResult lookup(const LookupRequest& request);
 
-  /// Enters a state into the forest. Tokens are compared, never only hashes. A position that has a state already keeps the
-  /// old one. Late or duplicate saves are harmless.
+  /// Enters a state into the forest. Tokens are compared, never only hashes. A position that has a
+  /// state already keeps the old one. Late or duplicate saves are harmless.
   void publish(SavedState saved);
 
   /// The request is over (finished, cancelled, failed, preempted): nobody can wait for it any more.
   void end(SequenceId id);
 
-  /// Drops cached objects in the policy's order until `bytes` were freed or nothing unpinned is left. Returns the bytes freed.
+  /// Drops cached objects in the policy's order until `bytes` were freed or nothing unpinned is
+  /// left. Returns the bytes freed.
   std::uint64_t reclaim(std::uint64_t bytes);
-  /// As reclaim, then reserves blocks for a running request; nullopt when live work holds everything.
+  /// As reclaim, then reserves blocks for a running request; nullopt when live work holds
+  /// everything.
   std::optional<Reservation> extend(std::int32_t blocks);
 
   /// Drops everything that is cached.
