@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/net/config.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.hpp"
@@ -196,8 +197,19 @@ void read_eos(const Fields& fields, ModelConfig& c) {
       fields.fail("eos_token_id", quote(id),
                   "token ids below vocab_size (" + std::to_string(c.vocab_size) + ")");
     }
-    c.eos_token_ids.push_back(static_cast<std::int32_t>(id.as_int()));
+    const auto value = static_cast<std::int32_t>(id.as_int());
+    auto& ids = c.eos_token_ids;
+    if (std::find(ids.begin(), ids.end(), value) == ids.end()) ids.push_back(value);
   }
+}
+
+json::Value parse_object(std::string_view text, const std::string& file) {
+  Result<json::Value> parsed = json::parse(text);
+  if (!parsed.ok()) {
+    throw LoadError(file + ": not valid JSON: " + parsed.error().message + ".");
+  }
+  if (!parsed->is(json::Kind::object)) throw LoadError(file + ": expected a JSON object.");
+  return parsed.take();
 }
 
 void require_divisible(const Fields& text, std::string_view field, std::int32_t value,
@@ -210,18 +222,14 @@ void require_divisible(const Fields& text, std::string_view field, std::int32_t 
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view json, const std::string& file) {
-  const Result<json::Value> parsed = json::parse(json);
-  if (!parsed.ok()) {
-    throw LoadError(file + ": not valid JSON: " + parsed.error().message + ".");
-  }
-  if (!parsed->is(json::Kind::object)) throw LoadError(file + ": expected a JSON object.");
-  const Fields top(*parsed, file, "");
+  const json::Value document = parse_object(json, file);
+  const Fields top(document, file, "");
   const json::Value* nested = top.find("text_config");
   if (nested != nullptr && !nested->is(json::Kind::object)) {
     top.fail("text_config", quote(*nested), "an object");
   }
   const std::string prefix = nested != nullptr ? "text_config." : "";
-  const Fields text(nested != nullptr ? *nested : *parsed, file, prefix);
+  const Fields text(nested != nullptr ? *nested : document, file, prefix);
   refuse_other_models(top, text);
 
   ModelConfig c;
@@ -260,6 +268,11 @@ ModelConfig parse_model_config(std::string_view json, const std::string& file) {
   read_eos(text, c);
   if (nested != nullptr) read_eos(top, c);
   return c;
+}
+
+void add_generation_config(std::string_view json, const std::string& file, ModelConfig& config) {
+  const json::Value document = parse_object(json, file);
+  read_eos(Fields(document, file, ""), config);
 }
 
 }  // namespace cairn::model

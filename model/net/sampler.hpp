@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a row of logits to a token. The answer depends on the row, the parameters, the history, the choice and the
-// token's index only: not on the batch, the threads or what else is running.
+// From a row of logits to a token. The answer depends on the row, the parameters, the history, the
+// choice and the token's index only: not on the batch, the threads or what else is running.
 #pragma once
 
 #include <array>
@@ -14,19 +14,21 @@
 
 namespace cairn::model {
 
-/// Applied in this order: logit bias, repetition, frequency and presence penalty, temperature, top-k, top-p, min-p.
-/// Each filter looks at the probabilities that the one before it left, renormalised. Values are validated by who
-/// fills them in.
+/// Applied in this order: logit bias, repetition, frequency and presence penalty, temperature,
+/// top-k, top-p, min-p. Each filter looks at the probabilities that the one before it left,
+/// renormalised. Values are validated by who fills them in.
 struct SamplingParams {
-  float temperature = 1;         // 0: greedy, ties to the lowest id; the filters then change nothing
-  std::int32_t top_k = 0;        // 0: all
-  float top_p = 1;               // the shortest most probable run whose sum reaches it, at least one token
-  float min_p = 0;               // tokens below this share of the most probable one are dropped
-  float repetition_penalty = 1;  // ids of prompt and answer: positive logits are divided, others multiplied
-  float presence_penalty = 0;    // subtracted once for an id of the answer
-  float frequency_penalty = 0;   // subtracted for each time it is in the answer
+  float temperature = 1;   // 0: greedy, ties to the lowest id; the filters then change nothing
+  std::int32_t top_k = 0;  // 0: all
+  float top_p = 1;  // the shortest most probable run whose sum reaches it, at least one token
+  float min_p = 0;  // tokens below this share of the most probable one are dropped
+  float repetition_penalty =
+      1;  // ids of prompt and answer: positive logits are divided, others multiplied
+  float presence_penalty = 0;   // subtracted once for an id of the answer
+  float frequency_penalty = 0;  // subtracted for each time it is in the answer
   std::uint64_t seed = 0;
-  std::vector<std::pair<std::int32_t, float>> logit_bias;  // added; ids outside the vocabulary are ignored
+  std::vector<std::pair<std::int32_t, float>>
+      logit_bias;  // added; ids outside the vocabulary are ignored
 };
 
 struct TokenLogprob {
@@ -34,8 +36,8 @@ struct TokenLogprob {
   float logprob = 0;
 };
 
-/// Log-softmax of the raw logits over the ids that may be produced (bias, penalties, temperature and filters
-/// do not enter), as OpenAI reports it.
+/// Log-softmax of the raw logits over the ids that may be produced (bias, penalties, temperature
+/// and filters do not enter), as OpenAI reports it.
 struct TokenLogprobs {
   TokenLogprob chosen;
   std::vector<TokenLogprob> top;  // descending, ties by id
@@ -61,7 +63,8 @@ class TokenHistory {
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                         std::array<std::uint32_t, 2> key);
 
-/// The uniform number in [0, 1) that decides a token: key = seed, counter = (token's index, choice).
+/// The uniform number in [0, 1) that decides a token: key = seed, counter = (token's index,
+/// choice).
 double sampling_uniform(std::uint64_t seed, std::int32_t choice, std::uint64_t index);
 
 /// Samples rows of one model. Holds scratch of one vocabulary: one per thread, not thread-safe.
@@ -73,8 +76,8 @@ class Sampler {
   Sampler(Sampler&&) noexcept;
   Sampler& operator=(Sampler&&) noexcept;
 
-  /// `logits` has at least sampled_vocab entries; `choice` and `index` (of the token within the answer) pick the
-  /// random number. `history` may be null when no penalty is set.
+  /// `logits` has at least sampled_vocab entries; `choice` and `index` (of the token within the
+  /// answer) pick the random number. `history` may be null when no penalty is set.
   std::int32_t sample(std::span<const float> logits, const SamplingParams& params,
                       const TokenHistory* history, std::int32_t choice, std::uint64_t index);
 

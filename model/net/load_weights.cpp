@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "model/net/half.hpp"
+#include "model/net/packed_weights.hpp"
+#include "model/net/weights.hpp"
+
+namespace cairn::model {
+namespace {
+
+constexpr std::int64_t kChunkElements = std::int64_t{1} << 19;  // rows copied at a time, 1 MiB bf16
+
+// Elements [begin, begin + n) of a tensor as fp32. A file promises no alignment, hence the copies.
+void read_f32(const TensorView& t, std::int64_t begin, std::int64_t n, float* out) {
+  const std::byte* from = t.data.data() + static_cast<std::size_t>(begin) * dtype_size(t.dtype);
+  if (t.dtype == "F32") {
+    std::memcpy(out, from, static_cast<std::size_t>(n) * sizeof(float));
+    return;
+  }
+  const bool half = t.dtype == "F16";
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, from + i * 2, sizeof bits);
+    out[i] = half ? half_to_float(bits) : to_float(Bf16{bits});
+  }
+}
+
+void read_bf16(const TensorView& t, std::int64_t begin, std::int64_t n, std::vector<float>& scratch,
+               Bf16* out) {
+  if (t.dtype == "BF16") {
+    std::memcpy(out, t.data.data() + begin * 2, static_cast<std::size_t>(n) * sizeof(Bf16));
+    return;
+  }
+  scratch.resize(static_cast<std::size_t>(n));
+  read_f32(t, begin, n, scratch.data());
+  std::transform(scratch.begin(), scratch.end(), out, to_bf16);
+}
+
+class Loader {
+ public:
+  Loader(const ModelConfig& config, const Checkpoint& files, const LoadProgress& progress)
+      : config_(config), files_(files), progress_(progress), specs_(tensor_list(config)) {
+    const bool long_prefix =
+        files.find(kTextPrefix + std::string("embed_tokens.weight")) != nullptr;
+    prefix_ = long_prefix ? kTextPrefix : kShortPrefix;
+  }
+
+  std::shared_ptr<const Weights> run() {
+    // Every mistake in the files is found before memory is taken and minutes are spent.
+    for (const TensorSpec& spec : specs_) total_ += checked(spec).data.size();
+    report_others();
+    WeightsBuilder builder(config_);
+    for (const TensorSpec& spec : specs_) {
+      const TensorView& t = *files_.find(file_name_of(spec, prefix_));
+      if (spec.is_matrix()) {
+        load_matrix(spec, t, builder);
+      } else {
+        std::vector<float> values(static_cast<std::size_t>(spec.elements()));
+        read_f32(t, 0, spec.elements(), values.data());
+        builder.add_vector(spec, values);
+        advance(t.data.size());
+      }
+      files_.drop(t);
+    }
+    if (rounded_ > 0) {
+      log(LogLevel::info, files_.source() + ": " + std::to_string(rounded_) +
+                              " matrices stored as F32 or F16 were rounded to bf16.");
+    }
+    return builder.finish();
+  }
+
+ private:
+  const TensorView& checked(const TensorSpec& spec) const {
+    const std::string name = file_name_of(spec, prefix_);
+    const TensorView* t = files_.find(name);
+    if (t == nullptr) {
+      throw LoadError(files_.source() + ": tensor " + name + " is missing, expected shape " +
+                      format_shape(spec.shape) + ".");
+    }
+    if (t->shape != spec.shape) {
+      throw LoadError(files_.file_of(name) + ": tensor " + name + " has shape " +
+                      format_shape(t->shape) + ", expected " + format_shape(spec.shape) +
+                      " by config.json.");
+    }
+    if (t->dtype != "BF16" && t->dtype != "F32" && t->dtype != "F16") {
+      throw LoadError(files_.file_of(name) + ": tensor " + name + " has dtype " + t->dtype +
+                      ", expected BF16, F32 or F16.");
+    }
+    return *t;
+  }
+
+  void load_matrix(const TensorSpec& spec, const TensorView& t, WeightsBuilder& builder) {
+    const std::int64_t columns = spec.columns();
+    const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / columns);
+    if (t.dtype != "BF16") ++rounded_;
+    for (std::int64_t row = 0; row < spec.rows(); row += step) {
+      const std::int64_t rows = std::min(step, spec.rows() - row);
+      rows_.resize(static_cast<std::size_t>(rows * columns));
+      read_bf16(t, row * columns, rows * columns, scratch_, rows_.data());
+      builder.add_rows(spec, row, rows, rows_.data());
+      advance(static_cast<std::uint64_t>(rows * columns) * dtype_size(t.dtype));
+    }
+  }
+
+  void advance(std::uint64_t bytes) {
+    done_ += bytes;
+    if (progress_) progress_(done_, total_);
+  }
+
+  // What is in the files and not ours: other towers are expected, anything else may be a mistake.
+  void report_others() const {
+    std::vector<std::string> used;
+    for (const TensorSpec& spec : specs_) used.push_back(file_name_of(spec, prefix_));
+    std::sort(used.begin(), used.end());
+    std::size_t vision = 0;
+    std::size_t mtp = 0;
+    std::vector<std::string> unknown;
+    for (const std::string_view full : files_.names()) {
+      if (std::binary_search(used.begin(), used.end(), full)) continue;
+      std::string_view name = full;
+      if (name.starts_with(kShortPrefix)) name.remove_prefix(std::strlen(kShortPrefix));
+      if (name.starts_with("visual.")) {
+        ++vision;
+      } else if (name.starts_with("mtp.")) {
+        ++mtp;
+      } else {
+        unknown.emplace_back(full);
+      }
+    }
+    if (vision + mtp > 0) {
+      log(LogLevel::info, files_.source() + ": skipped " + std::to_string(vision) + " vision and " +
+                              std::to_string(mtp) +
+                              " draft (mtp) tensors, which the text path does not use.");
+    }
+    if (unknown.empty()) return;
+    std::string list;
+    for (std::size_t i = 0; i < std::min<std::size_t>(unknown.size(), 5); ++i) {
+      list += (i == 0 ? "" : ", ") + unknown[i];
+    }
+    log(LogLevel::warning, files_.source() + ": ignored " + std::to_string(unknown.size()) +
+                               " unknown tensors: " + list + (unknown.size() > 5 ? ", ..." : "") +
+                               ".");
+  }
+
+  const ModelConfig& config_;
+  const Checkpoint& files_;
+  const LoadProgress& progress_;
+  std::vector<TensorSpec> specs_;
+  std::string prefix_;
+  std::uint64_t total_ = 0;  // bytes
+  std::uint64_t done_ = 0;
+  int rounded_ = 0;
+  std::vector<Bf16> rows_;
+  std::vector<float> scratch_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Weights> load_weights(const std::string& directory,
+                                            const LoadProgress& progress) {
+  namespace fs = std::filesystem;
+  const fs::path root(directory);
+  std::error_code ignored;
+  if (!fs::is_directory(root, ignored)) {
+    throw LoadError(directory + ": expected a model directory.");
+  }
+  const std::string config_file = (root / "config.json").string();
+  ModelConfig config = parse_model_config(read_text_file(config_file), config_file);
+  const std::string generation_file = (root / "generation_config.json").string();
+  if (fs::exists(generation_file, ignored)) {
+    add_generation_config(read_text_file(generation_file), generation_file, config);
+  }
+  return Loader(config, Checkpoint::open_directory(directory), progress).run();
+}
+
+std::shared_ptr<const Weights> load_weights(std::span<const MemoryFile> files,
+                                            const LoadProgress& progress) {
+  const auto text = [&](std::string_view name) -> std::string_view {
+    for (const MemoryFile& f : files) {
+      if (std::filesystem::path(f.name).filename() == name) {
+        return {reinterpret_cast<const char*>(f.bytes.data()), f.bytes.size()};
+      }
+    }
+    return {};
+  };
+  if (text("config.json").empty()) {
+    throw LoadError("Embedded model: expected config.json among its files.");
+  }
+  ModelConfig config = parse_model_config(text("config.json"), "config.json");
+  if (const std::string_view generation = text("generation_config.json"); !generation.empty()) {
+    add_generation_config(generation, "generation_config.json", config);
+  }
+  return Loader(config, Checkpoint::from_memory(files), progress).run();
+}
+
+}  // namespace cairn::model

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors behind weights.hpp's opaque type; for backends and the loader only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/packed.hpp"
+#include "model/net/config.hpp"
+#include "model/net/tensor_list.hpp"
+
+namespace cairn::model {
+
+/// One layer. Weights that read the same input share a matrix, so that a step passes over its rows
+/// once.
+struct LayerWeights {
+  LayerKind kind = LayerKind::linear_attention;
+  std::vector<float> input_norm;  // [H], 1 + w is applied
+  std::vector<float> post_norm;   // [H]
+  kernels::PackedMatrix in;   // full: [query_gate | key | value, H]; linear: [qkv | z | b | a, H]
+  kernels::PackedMatrix out;  // [H, heads head_dim] or [H, VD]
+  kernels::PackedMatrix gate_up;  // [gate | up, H]
+  kernels::PackedMatrix down;     // [H, I]
+  // full attention
+  std::vector<float> query_norm;  // [head_dim]
+  std::vector<float> key_norm;    // [head_dim]
+  // linear attention
+  std::vector<float> conv;      // [4, CD]: tap-major, the kernel's order
+  std::vector<float> a_log;     // [vh]
+  std::vector<float> dt_bias;   // [vh]
+  std::vector<float> mix_norm;  // [dv], plain multiplier
+};
+
+/// A loaded model. Filled by WeightsBuilder, immutable afterwards, then readable from any thread.
+class Weights {
+ public:
+  ModelConfig config;
+  std::vector<LayerWeights> layers;
+  kernels::PackedMatrix head;     // [V, H]; also the embedding when tied
+  kernels::HugeBuffer embedding;  // [V, H] bf16, untied models only
+  std::vector<float> final_norm;  // [H]
+  std::uint64_t hash = 0;
+
+  const Bf16* embedding_rows() const {  // [V, H]
+    return reinterpret_cast<const Bf16*>(embedding.data());
+  }
+};
+
+/// Running 64-bit hash of a byte stream, 8 bytes at a time; how the stream is cut does not matter.
+/// Not for adversaries: it tells models apart, not forgeries.
+class Hash64 {
+ public:
+  void add(const void* data, std::size_t bytes);
+  std::uint64_t value() const;
+
+ private:
+  static std::uint64_t mix(std::uint64_t h, std::uint64_t w) {
+    h = (h ^ w) * 0x9E3779B97F4A7C15ULL;
+    return h ^ (h >> 32);
+  }
+  std::uint64_t h_ = 0xCBF29CE484222325ULL;
+  std::uint64_t length_ = 0;       // bytes so far
+  unsigned char pending_[8] = {};  // the last length_ % 8 of them
+};
+
+/// Puts tensors where they belong and hashes what it was given. Every tensor of tensor_list() in
+/// that order, rows ascending. Not thread-safe. Throws std::bad_alloc.
+class WeightsBuilder {
+ public:
+  explicit WeightsBuilder(const ModelConfig& config);
+
+  /// Rows [begin, begin + rows) of a matrix.
+  void add_rows(const TensorSpec& spec, std::int64_t begin, std::int64_t rows,
+                const Bf16* source);  // [rows, columns] bf16
+  /// A whole vector or the convolution.
+  void add_vector(const TensorSpec& spec, const std::vector<float>& values);
+
+  std::shared_ptr<const Weights> finish();
+
+ private:
+  struct Place {
+    kernels::PackedMatrix* matrix = nullptr;
+    std::int64_t first_row = 0;
+  };
+  Place place_of(const TensorSpec& spec);
+  std::vector<float>& vector_of(const TensorSpec& spec);
+
+  std::shared_ptr<Weights> weights_;
+  Hash64 hash_;
+};
+
+}  // namespace cairn::model

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "base/check.hpp"
+#include "model/net/packed_weights.hpp"
+#include "model/net/weights.hpp"
+
+namespace cairn::model {
+namespace {
+
+LayerWeights make_layer(const ModelConfig& c, LayerKind kind) {
+  const std::int64_t h = c.hidden_size;
+  const std::int64_t query = static_cast<std::int64_t>(c.num_heads) * c.head_dim;
+  const std::int64_t kv = static_cast<std::int64_t>(c.num_kv_heads) * c.head_dim;
+  LayerWeights w;
+  w.kind = kind;
+  if (kind == LayerKind::full_attention) {
+    w.in = kernels::PackedMatrix(2 * query + 2 * kv, h);
+    w.out = kernels::PackedMatrix(h, query);
+  } else {
+    const std::int64_t values = c.value_channels();
+    w.in = kernels::PackedMatrix(c.conv_channels() + values + 2 * c.linear_value_heads, h);
+    w.out = kernels::PackedMatrix(h, values);
+  }
+  w.gate_up = kernels::PackedMatrix(2 * static_cast<std::int64_t>(c.intermediate_size), h);
+  w.down = kernels::PackedMatrix(h, c.intermediate_size);
+  return w;
+}
+
+}  // namespace
+
+void Hash64::add(const void* data, std::size_t bytes) {
+  const auto* p = static_cast<const unsigned char*>(data);
+  std::uint64_t w = 0;
+  std::size_t held = length_ % sizeof w;
+  length_ += bytes;
+  while (held != 0 && bytes > 0) {
+    pending_[held] = *p++;
+    --bytes;
+    held = (held + 1) % sizeof w;
+    if (held == 0) {
+      std::memcpy(&w, pending_, sizeof w);
+      h_ = mix(h_, w);
+    }
+  }
+  for (; bytes >= sizeof w; p += sizeof w, bytes -= sizeof w) {
+    std::memcpy(&w, p, sizeof w);
+    h_ = mix(h_, w);
+  }
+  if (bytes > 0) std::memcpy(pending_, p, bytes);
+}
+
+std::uint64_t Hash64::value() const {
+  std::uint64_t w = 0;
+  std::memcpy(&w, pending_, length_ % sizeof w);
+  return mix(mix(h_, w), length_);
+}
+
+WeightsBuilder::WeightsBuilder(const ModelConfig& config) : weights_(std::make_shared<Weights>()) {
+  Weights& w = *weights_;
+  w.config = config;
+  for (const LayerKind kind : config.layers) w.layers.push_back(make_layer(config, kind));
+  w.head = kernels::PackedMatrix(config.vocab_size, config.hidden_size);
+  if (!config.tie_word_embeddings) {
+    w.embedding = kernels::HugeBuffer(static_cast<std::size_t>(config.vocab_size) *
+                                      static_cast<std::size_t>(config.hidden_size) * sizeof(Bf16));
+  }
+}
+
+WeightsBuilder::Place WeightsBuilder::place_of(const TensorSpec& spec) {
+  const ModelConfig& c = weights_->config;
+  if (spec.role == Role::embedding || spec.role == Role::head) return {&weights_->head, 0};
+  LayerWeights& w = weights_->layers.at(static_cast<std::size_t>(spec.layer));
+  const std::int64_t query_rows = 2 * static_cast<std::int64_t>(c.num_heads) * c.head_dim;
+  const std::int64_t mixed = c.conv_channels() + c.value_channels();
+  switch (spec.role) {
+    case Role::mlp_gate:
+      return {&w.gate_up, 0};
+    case Role::mlp_up:
+      return {&w.gate_up, c.intermediate_size};
+    case Role::mlp_down:
+      return {&w.down, 0};
+    case Role::query_gate:
+    case Role::mix_qkv:
+      return {&w.in, 0};
+    case Role::key:
+      return {&w.in, query_rows};
+    case Role::value:
+      return {&w.in, query_rows + static_cast<std::int64_t>(c.num_kv_heads) * c.head_dim};
+    case Role::mix_z:
+      return {&w.in, c.conv_channels()};
+    case Role::mix_b:
+      return {&w.in, mixed};
+    case Role::mix_a:
+      return {&w.in, mixed + c.linear_value_heads};
+    case Role::attention_out:
+    case Role::mix_out:
+      return {&w.out, 0};
+    default:
+      check(false, "not a matrix: " + spec.name);
+      return {};
+  }
+}
+
+std::vector<float>& WeightsBuilder::vector_of(const TensorSpec& spec) {
+  if (spec.role == Role::final_norm) return weights_->final_norm;
+  LayerWeights& w = weights_->layers.at(static_cast<std::size_t>(spec.layer));
+  switch (spec.role) {
+    case Role::input_norm:
+      return w.input_norm;
+    case Role::post_norm:
+      return w.post_norm;
+    case Role::query_norm:
+      return w.query_norm;
+    case Role::key_norm:
+      return w.key_norm;
+    case Role::conv:
+      return w.conv;
+    case Role::a_log:
+      return w.a_log;
+    case Role::dt_bias:
+      return w.dt_bias;
+    default:
+      check(spec.role == Role::mix_norm, "not a vector: " + spec.name);
+      return w.mix_norm;
+  }
+}
+
+void WeightsBuilder::add_rows(const TensorSpec& spec, std::int64_t begin, std::int64_t rows,
+                              const Bf16* source) {
+  const auto bytes = static_cast<std::size_t>(rows * spec.columns()) * sizeof(Bf16);
+  if (begin == 0) hash_.add(spec.name.data(), spec.name.size());
+  hash_.add(source, bytes);
+  if (spec.role == Role::embedding && !weights_->config.tie_word_embeddings) {
+    const auto row_bytes = static_cast<std::size_t>(spec.columns()) * sizeof(Bf16);
+    std::memcpy(weights_->embedding.data() + static_cast<std::size_t>(begin) * row_bytes, source,
+                bytes);
+    return;
+  }
+  const Place place = place_of(spec);
+  place.matrix->pack(place.first_row + begin, rows, source);
+}
+
+void WeightsBuilder::add_vector(const TensorSpec& spec, const std::vector<float>& values) {
+  hash_.add(spec.name.data(), spec.name.size());
+  hash_.add(values.data(), values.size() * sizeof(float));
+  std::vector<float>& to = vector_of(spec);
+  to = values;
+  if (spec.role != Role::conv) return;
+  const std::int64_t taps = spec.columns();
+  const std::int64_t channels = spec.rows();
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    for (std::int64_t ch = 0; ch < channels; ++ch) {
+      to[static_cast<std::size_t>(tap * channels + ch)] =
+          values[static_cast<std::size_t>(ch * taps + tap)];
+    }
+  }
+}
+
+std::shared_ptr<const Weights> WeightsBuilder::finish() {
+  weights_->hash = hash_.value();
+  return std::move(weights_);
+}
+
+const ModelConfig& config_of(const Weights& weights) { return weights.config; }
+std::uint64_t hash_of(const Weights& weights) { return weights.hash; }
+
+}  // namespace cairn::model
