@@ -14,6 +14,10 @@ struct CostModel {
   double a = 1;
   double b = 0;
   double operator()(double t) const { return a * t + b * t * (t - 1) / 2; }
+  /// F(to) - F(from), without the cancellation of two large values.
+  double between(double from, double to) const {
+    return (to - from) * (a + b * (to + from - 1) / 2);
+  }
 };
 
 struct DemandPoint {
@@ -24,6 +28,8 @@ struct DemandPoint {
 struct DpResult {
   std::vector<std::int64_t> positions;  // ascending multiples of the grain, at most M, none at 0
   double cost = 0;  // sum of weight * (F(depth) - F(nearest position at or below))
+  std::int64_t operations =
+      0;  // lines looked at: what O(K M) counts; the same for every budget of one call
 };
 
 /// Exact optimum for at most `checkpoints` positions on multiples of `grain`. Demand need not be
@@ -31,6 +37,11 @@ struct DpResult {
 /// checked by the caller.
 DpResult place_checkpoints(std::span<const DemandPoint> demand, int checkpoints,
                            CostModel cost = {}, std::int64_t grain = 1);
+
+/// The same for several budgets out of one table: results in the order of `budgets`.
+std::vector<DpResult> place_checkpoints_each(std::span<const DemandPoint> demand,
+                                             std::span<const int> budgets, CostModel cost = {},
+                                             std::int64_t grain = 1);
 
 /// Cost of given positions (ascending) under a demand.
 double placement_cost(std::span<const DemandPoint> demand, std::span<const std::int64_t> positions,

@@ -27,7 +27,8 @@ struct Plan {
     std::vector<std::int32_t> positions;        // M of them
     std::vector<std::int32_t> spare_positions;  // 2M, used while nothing has had to be evicted
   };
-  std::vector<Rung> rungs;               // ascending lengths
+  std::vector<Rung> rungs;               // ascending lengths, ratio about 2^(1/8)
+  std::int32_t reach = 0;                // prompts this long or longer are beyond the last rung
   double expected_recompute_tokens = 0;  // of the pooled demand under this plan
   std::uint64_t observations = 0;
   double solve_seconds = 0;
@@ -41,13 +42,22 @@ struct PlannerOptions {
   std::int32_t max_length = 262'144;
 };
 
-/// Owned by one thread (the planner actor, the simulator).
+/// The rung for a prompt of `length` tokens; null where the plan has none (the prior's placement
+/// holds there).
+const Plan::Rung* rung_for(const Plan& plan, std::int32_t length);
+
+/// The prior's placement, balanced: before there is a plan and for lengths it does not reach.
+std::vector<std::int32_t> prior_positions(std::int32_t length, int checkpoints);
+
+/// Demand of a rung = the last observations with an overlap no deeper than the rung's length,
+/// decayed, plus a uniform prior. Owned by one thread (the planner actor, the simulator).
 class DpPlanner {
  public:
   explicit DpPlanner(PlannerOptions options);
   void observe(const Observation& observation);
   bool due() const;                     // a re-plan is worth it
-  std::shared_ptr<const Plan> solve();  // never null; the failpoint "planner.solve" can hold it
+  /// Never null. The failpoint "planner.solve" can hold it; as "fail" it throws InvariantError.
+  std::shared_ptr<const Plan> solve();
   std::uint64_t observations() const;
 
  private:
@@ -55,8 +65,7 @@ class DpPlanner {
   std::shared_ptr<Impl> impl_;
 };
 
-/// The planner options a policy's spelling implies; nullopt-like `checkpoints` == 0 when it needs
-/// no planner.
+/// The planner options a policy's spelling implies; `checkpoints` == 0 when it needs no planner.
 PlannerOptions planner_options_for(std::string_view policy_spelling, std::int32_t context_length);
 
 }  // namespace cairn::engine

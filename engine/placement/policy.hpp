@@ -69,7 +69,24 @@ class Policy {
   virtual void adopt(std::shared_ptr<const Plan> plan);
 };
 
-/// "none", "last", "branch", "balanced:M", "dp:M", "dp:M+branch". The error lists the spellings.
+/// A policy's spelling, taken apart: "none", "last", "branch", "balanced:M" or "dp:M", the latter
+/// two perhaps with "+branch".
+struct PolicySpelling {
+  enum class Interior : std::uint8_t { nothing, balanced, dp };
+  bool keeps_anything = true;
+  bool branch = false;
+  Interior interior = Interior::nothing;
+  int checkpoints = 0;  // M of the interior rule, 1 to kMaxCheckpoints
+};
+inline constexpr int kMaxCheckpoints = 256;
+/// The error lists the spellings.
+Result<PolicySpelling> parse_policy(std::string_view spelling);
+
+/// Every policy but "none" keeps the prompt's end n - 1 and, of the structural points, those worth
+/// a state: pinned ones (the last four), the first `turn` point after the start (end of the system
+/// prompt) and the last two (start of the last user message, generation prompt). "branch" adds the
+/// overlap's end t when c < t < n - 1; interior rules add `planned` positions. Where two agree on a
+/// position the stronger kind stays: pinned, prompt_end, branch, turn, planned.
 Result<std::unique_ptr<Policy>> make_policy(std::string_view spelling);
 
 }  // namespace cairn::engine

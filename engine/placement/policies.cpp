@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "engine/placement/planner.hpp"
+#include "engine/placement/policy.hpp"
+#include "model/net/backend.hpp"
+
+namespace cairn::engine {
+namespace {
+
+constexpr std::size_t kMaxPinned = 4;
+// A planned state closer than this behind another saves less than it costs to keep.
+constexpr std::int32_t kPlannedGap = model::kBlockTokens;
+
+int strength(StateKind kind) {
+  switch (kind) {
+    case StateKind::pinned:
+      return 5;
+    case StateKind::prompt_end:
+      return 4;
+    case StateKind::branch:
+      return 3;
+    case StateKind::turn:
+      return 2;
+    case StateKind::answer_end:
+      return 1;
+    case StateKind::planned:
+      return 0;
+  }
+  return 0;
+}
+
+void add_structure(std::span<const StructuralPoint> structure, std::vector<Placement>& out) {
+  std::vector<std::int32_t> turns;
+  std::vector<std::int32_t> pinned;
+  for (const StructuralPoint& p : structure) {
+    if (p.position > 0) (p.kind == StateKind::pinned ? pinned : turns).push_back(p.position);
+  }
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    if (i == 0 || i + 2 >= turns.size()) out.push_back({turns[i], StateKind::turn});
+  }
+  for (std::size_t i = 0; i < pinned.size(); ++i) {
+    if (i + kMaxPinned >= pinned.size()) out.push_back({pinned[i], StateKind::pinned});
+  }
+}
+
+// Ascending, inside (resume, length), one per position.
+void tidy(const PlacementQuery& query, std::vector<Placement>& out) {
+  std::erase_if(out, [&](const Placement& p) {
+    return p.position <= query.resume || p.position >= query.length;
+  });
+  std::sort(out.begin(), out.end(), [](const Placement& x, const Placement& y) {
+    return x.position != y.position ? x.position < y.position : strength(x.kind) > strength(y.kind);
+  });
+  const auto same = [](const Placement& x, const Placement& y) { return x.position == y.position; };
+  out.erase(std::unique(out.begin(), out.end(), same), out.end());
+}
+
+class NonePolicy final : public Policy {
+ public:
+  std::string name() const override { return "none"; }
+  std::vector<Placement> place(const PlacementQuery&) override { return {}; }
+  bool keeps_anything() const override { return false; }
+  bool keeps_answer_end() const override { return false; }
+};
+
+// What the prompt's ends, branches and structure ask for; rules for its interior derive from it.
+class EndsPolicy : public Policy {
+ public:
+  EndsPolicy(std::string_view name, bool branch) : name_(name), branch_(branch) {}
+  std::string name() const override { return name_; }
+
+  std::vector<Placement> place(const PlacementQuery& query) override {
+    std::vector<Placement> out;
+    out.push_back({query.length - 1, StateKind::prompt_end});
+    if (branch_ && query.overlap > query.resume && query.overlap < query.length - 1) {
+      out.push_back({query.overlap, StateKind::branch});
+    }
+    add_structure(query.structure, out);
+    add_interior(query, out);
+    tidy(query, out);
+    return out;
+  }
+
+ protected:
+  virtual void add_interior(const PlacementQuery&, std::vector<Placement>&) {}
+
+ private:
+  std::string name_;
+  bool branch_;
+};
+
+// The published even spacing, taken literally: a baseline.
+class BalancedPolicy final : public EndsPolicy {
+ public:
+  BalancedPolicy(std::string_view name, bool branch, int checkpoints)
+      : EndsPolicy(name, branch), checkpoints_(checkpoints) {}
+
+ protected:
+  void add_interior(const PlacementQuery& query, std::vector<Placement>& out) override {
+    for (const std::int32_t p : prior_positions(query.length, checkpoints_)) {
+      out.push_back({p, StateKind::planned});
+    }
+  }
+
+ private:
+  int checkpoints_;
+};
+
+class DpPolicy final : public EndsPolicy {
+ public:
+  DpPolicy(std::string_view name, bool branch, int checkpoints)
+      : EndsPolicy(name, branch), checkpoints_(checkpoints) {}
+
+  std::vector<Placement> place(const PlacementQuery& query) override {
+    std::vector<Placement> out = EndsPolicy::place(query);
+    std::int32_t above = query.resume;  // the state before this one
+    std::erase_if(out, [&](const Placement& p) {
+      if (p.kind == StateKind::planned && p.position - above < kPlannedGap) return true;
+      above = p.position;
+      return false;
+    });
+    return out;
+  }
+
+  void adopt(std::shared_ptr<const Plan> plan) override { plan_ = std::move(plan); }
+
+ protected:
+  // Twice the positions while they cost nobody his place: a first fork then finds a state near it.
+  void add_interior(const PlacementQuery& query, std::vector<Placement>& out) override {
+    const Plan::Rung* rung = plan_ ? rung_for(*plan_, query.length) : nullptr;
+    const auto add = [&](const std::vector<std::int32_t>& positions) {
+      for (const std::int32_t p : positions) out.push_back({p, StateKind::planned});
+    };
+    if (rung) {
+      add(query.spare_room ? rung->spare_positions : rung->positions);
+    } else {
+      add(prior_positions(query.length, query.spare_room ? 2 * checkpoints_ : checkpoints_));
+    }
+  }
+
+ private:
+  int checkpoints_;
+  std::shared_ptr<const Plan> plan_;
+};
+
+Error unknown_policy(std::string_view spelling) {
+  return {ErrorCode::bad_request,
+          "unknown policy '" + std::string(spelling.substr(0, 64)) +
+              "': expected none, last, branch, balanced:M, balanced:M+branch, dp:M or dp:M+branch "
+              "with M from 1 to " +
+              std::to_string(kMaxCheckpoints),
+          "policy"};
+}
+
+bool drop_prefix(std::string_view& text, std::string_view prefix) {
+  if (text.substr(0, prefix.size()) != prefix) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+}  // namespace
+
+const char* to_string(StateKind kind) {
+  switch (kind) {
+    case StateKind::branch:
+      return "branch";
+    case StateKind::prompt_end:
+      return "prompt_end";
+    case StateKind::turn:
+      return "turn";
+    case StateKind::answer_end:
+      return "answer_end";
+    case StateKind::planned:
+      return "planned";
+    case StateKind::pinned:
+      return "pinned";
+  }
+  return "planned";
+}
+
+double Policy::value(const Candidate& candidate) const {
+  return static_cast<double>(candidate.last_used);
+}
+
+void Policy::adopt(std::shared_ptr<const Plan>) {}
+
+Result<PolicySpelling> parse_policy(std::string_view spelling) {
+  using Interior = PolicySpelling::Interior;
+  if (spelling == "none") return PolicySpelling{.keeps_anything = false};
+  if (spelling == "last") return PolicySpelling{};
+  if (spelling == "branch") return PolicySpelling{.branch = true};
+  PolicySpelling parsed;
+  std::string_view rest = spelling;
+  if (drop_prefix(rest, "dp:")) {
+    parsed.interior = Interior::dp;
+  } else if (drop_prefix(rest, "balanced:")) {
+    parsed.interior = Interior::balanced;
+  } else {
+    return unknown_policy(spelling);
+  }
+  const char* end = rest.data() + rest.size();
+  const auto [at, error] = std::from_chars(rest.data(), end, parsed.checkpoints);
+  const std::string_view suffix(at, static_cast<std::size_t>(end - at));
+  parsed.branch = suffix == "+branch";
+  const bool in_range = parsed.checkpoints >= 1 && parsed.checkpoints <= kMaxCheckpoints;
+  if (error != std::errc{} || !in_range || !(suffix.empty() || parsed.branch)) {
+    return unknown_policy(spelling);
+  }
+  return parsed;
+}
+
+Result<std::unique_ptr<Policy>> make_policy(std::string_view spelling) {
+  using Interior = PolicySpelling::Interior;
+  const auto parsed = parse_policy(spelling);
+  if (!parsed) return parsed.error();
+  std::unique_ptr<Policy> policy;
+  if (!parsed->keeps_anything) {
+    policy = std::make_unique<NonePolicy>();
+  } else if (parsed->interior == Interior::dp) {
+    policy = std::make_unique<DpPolicy>(spelling, parsed->branch, parsed->checkpoints);
+  } else if (parsed->interior == Interior::balanced) {
+    policy = std::make_unique<BalancedPolicy>(spelling, parsed->branch, parsed->checkpoints);
+  } else {
+    policy = std::make_unique<EndsPolicy>(spelling, parsed->branch);
+  }
+  return policy;
+}
+
+}  // namespace cairn::engine
