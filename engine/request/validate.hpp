@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a request may ask for. Everything a client can get wrong besides the JSON around it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/engine.hpp"
+
+namespace cairn::engine {
+
+struct RequestLimits {
+  std::int32_t vocab_size = 0;      // ids must be below
+  std::int32_t context_length = 0;  // prompt + answer
+  std::int32_t max_choices = 16;
+  std::int32_t max_logprobs = 20;
+  std::int32_t max_stop_strings = 16;
+  std::int32_t max_stop_bytes = 4096;  // of one string
+  std::int32_t max_stop_tokens = 1024;
+  std::int32_t max_logit_bias = 4096;  // entries
+};
+
+/// The first thing that is wrong with the request, in the terms of the API (param names the field);
+/// ok when nothing is. Looks at a prompt only when it is given as ids: text is checked by
+/// answer_room once it is tokenized.
+Status validate(const GenerateRequest& request, const RequestLimits& limits);
+
+/// How many tokens the answer may have: `max_tokens`, or what the context leaves (at least 1).
+/// context_overflow with the usual message and both numbers when prompt and answer do not fit;
+/// bad_request when the prompt is empty.
+Result<std::int32_t> answer_room(std::int32_t prompt_tokens, std::optional<std::int32_t> max_tokens,
+                                 std::int32_t context_length);
+
+}  // namespace cairn::engine
