@@ -46,7 +46,6 @@ class ThreadPool {
   void work();
   bool claim_and_execute();
   void execute(std::int64_t chunk);
-  void publish(std::uint64_t claims);
   void shut_down();
 
   std::mutex run_mutex_;  // one job at a time

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Norms, gates, convolution, RoPE and plain array kernels, once for every instruction set. Rows of
+// up to 15 elements past a multiple of 16 go through the same lanes, filled with zeros.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/math_body.hpp"
+#include "kernels/cpu/ops.hpp"
+
+namespace cairn::kernels {
+
+template <class V>
+struct Elementwise {
+  /// Lanes for elements i.. of n.
+  [[gnu::always_inline]] static inline V get(const float* p, std::int64_t i, std::int64_t n) {
+    return n - i >= 16 ? V::load(p + i) : V::load_n(p + i, static_cast<int>(n - i));
+  }
+  [[gnu::always_inline]] static inline void put(V x, float* p, std::int64_t i, std::int64_t n) {
+    if (n - i >= 16) {
+      x.store(p + i);
+    } else {
+      x.store_n(p + i, static_cast<int>(n - i));
+    }
+  }
+
+  static float sum_squares(const float* x, std::int64_t n) {
+    V acc = V::zero();
+    for (std::int64_t i = 0; i < n; i += 16) {
+      const V v = get(x, i, n);
+      acc = V::fma(v, v, acc);
+    }
+    return V::reduce_add(acc);
+  }
+  [[gnu::always_inline]] static inline float inverse_root(float x) {
+    return 1.0F / __builtin_sqrtf(x);
+  }
+
+  static void norm_row(const float* x, std::int64_t n, const float* w, float eps, float* y) {
+    const V scale = V::set1(inverse_root(sum_squares(x, n) / static_cast<float>(n) + eps));
+    const V one = V::set1(1.0F);
+    for (std::int64_t i = 0; i < n; i += 16) {
+      put(V::mul(V::mul(get(x, i, n), scale), V::add(one, get(w, i, n))), y, i, n);
+    }
+  }
+
+  static void rms_norm(const float* x, std::int64_t ldx, std::int64_t rows, std::int64_t n,
+                       const float* w, float eps, float* y, std::int64_t ldy) {
+    for (std::int64_t r = 0; r < rows; ++r) norm_row(x + r * ldx, n, w, eps, y + r * ldy);
+  }
+
+  static void residual_add(float* x, const float* y, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; i += 16) put(V::add(get(x, i, n), get(y, i, n)), x, i, n);
+  }
+
+  static void swiglu(const float* gate, std::int64_t ld_gate, const float* up, std::int64_t ld_up,
+                     std::int64_t rows, std::int64_t n, float* y, std::int64_t ldy) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float* g = gate + r * ld_gate;
+      const float* u = up + r * ld_up;
+      for (std::int64_t i = 0; i < n; i += 16) {
+        put(V::mul(silu_lanes(get(g, i, n)), get(u, i, n)), y + r * ldy, i, n);
+      }
+    }
+  }
+
+  /// The window and the taps of 16 channels stay in registers over all tokens; x is read before y
+  /// is written.
+  template <int kTaps>
+  static void conv_channels(const ConvArgs& a, std::int64_t c) {
+    V weight[kTaps];
+    V past[kTaps];  // past[kTaps - 1] is the newest
+    for (int j = 0; j < kTaps; ++j) weight[j] = get(a.weight + j * a.channels, c, a.channel_end);
+    for (int j = 0; j + 1 < kTaps; ++j) {
+      past[j + 1] = get(a.window + j * a.channels, c, a.channel_end);
+    }
+    for (std::int64_t t = 0; t < a.tokens; ++t) {
+      for (int j = 0; j + 1 < kTaps; ++j) past[j] = past[j + 1];
+      past[kTaps - 1] = get(a.x + t * a.ldx, c, a.channel_end);
+      V acc = V::mul(weight[0], past[0]);
+      for (int j = 1; j < kTaps; ++j) acc = V::fma(weight[j], past[j], acc);
+      put(silu_lanes(acc), a.y + t * a.ldy, c, a.channel_end);
+    }
+    for (int j = 0; j + 1 < kTaps; ++j) {
+      put(past[j + 1], a.window + j * a.channels, c, a.channel_end);
+    }
+  }
+
+  static void conv_silu(const ConvArgs& a) {
+    for (std::int64_t c = a.channel_begin; c < a.channel_end; c += 16) {
+      switch (a.taps) {
+        case 1:
+          conv_channels<1>(a, c);
+          break;
+        case 2:
+          conv_channels<2>(a, c);
+          break;
+        case 3:
+          conv_channels<3>(a, c);
+          break;
+        case 4:
+          conv_channels<4>(a, c);
+          break;
+        case 5:
+          conv_channels<5>(a, c);
+          break;
+        case 6:
+          conv_channels<6>(a, c);
+          break;
+        case 7:
+          conv_channels<7>(a, c);
+          break;
+        default:
+          conv_channels<8>(a, c);
+          break;
+      }
+    }
+  }
+
+  static void gates(const float* a, const float* b, std::int64_t ld, std::int64_t tokens,
+                    std::int32_t heads, const float* a_log, const float* dt_bias, float* decay,
+                    float* beta) {
+    for (std::int64_t i = 0; i < heads; i += 16) {
+      const V rate = V::negate(exp_lanes(get(a_log, i, heads)));
+      const V bias = get(dt_bias, i, heads);
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        const V step = softplus_lanes(V::add(get(a + t * ld, i, heads), bias));
+        put(exp_lanes(V::mul(rate, step)), decay + t * heads, i, heads);
+        put(sigmoid_lanes(get(b + t * ld, i, heads)), beta + t * heads, i, heads);
+      }
+    }
+  }
+
+  static void l2_norm_qk(float* q, float* k, std::int64_t ld, std::int64_t tokens,
+                         std::int32_t heads, std::int32_t dk) {
+    const V q_scale = V::set1(inverse_root(static_cast<float>(dk)));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (std::int32_t h = 0; h < heads; ++h) {
+        float* qh = q + t * ld + static_cast<std::int64_t>(h) * dk;
+        float* kh = k + t * ld + static_cast<std::int64_t>(h) * dk;
+        const V q_norm = V::set1(inverse_root(sum_squares(qh, dk) + 1e-6F));
+        const V k_norm = V::set1(inverse_root(sum_squares(kh, dk) + 1e-6F));
+        for (std::int64_t i = 0; i < dk; i += 16) {
+          put(V::mul(V::mul(get(qh, i, dk), q_norm), q_scale), qh, i, dk);
+          put(V::mul(get(kh, i, dk), k_norm), kh, i, dk);
+        }
+      }
+    }
+  }
+
+  static void gated_norm(const float* o, std::int64_t ldo, const float* z, std::int64_t ldz,
+                         std::int64_t tokens, std::int32_t heads, std::int32_t dv, const float* w,
+                         float eps, float* y, std::int64_t ldy) {
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (std::int32_t h = 0; h < heads; ++h) {
+        const std::int64_t at = static_cast<std::int64_t>(h) * dv;
+        const float* oh = o + t * ldo + at;
+        const float* zh = z + t * ldz + at;
+        const V scale = V::set1(inverse_root(sum_squares(oh, dv) / static_cast<float>(dv) + eps));
+        for (std::int64_t i = 0; i < dv; i += 16) {
+          const V normed = V::mul(V::mul(get(oh, i, dv), scale), get(w, i, dv));
+          put(V::mul(normed, silu_lanes(get(zh, i, dv))), y + t * ldy + at, i, dv);
+        }
+      }
+    }
+  }
+
+  static void norm_rope(const float* x, std::int64_t x_head_stride, std::int32_t heads,
+                        std::int32_t head_dim, const float* w, float eps, const float* cos,
+                        const float* sin, std::int32_t rotary_dim, float* y,
+                        std::int64_t y_head_stride) {
+    const std::int64_t half = rotary_dim / 2;
+    for (std::int32_t h = 0; h < heads; ++h) {
+      float* out = y + h * y_head_stride;
+      norm_row(x + h * x_head_stride, head_dim, w, eps, out);
+      for (std::int64_t i = 0; i < half; i += 16) {
+        const V a = get(out, i, half);
+        const V b = get(out + half, i, half);
+        const V c = get(cos, i, half);
+        const V s = get(sin, i, half);
+        put(V::fma(a, c, V::negate(V::mul(b, s))), out, i, half);
+        put(V::fma(b, c, V::mul(a, s)), out + half, i, half);
+      }
+    }
+  }
+
+  static void sigmoid_gate(float* x, const float* gate, std::int64_t gate_head_stride,
+                           std::int32_t heads, std::int32_t head_dim) {
+    for (std::int32_t h = 0; h < heads; ++h) {
+      float* xh = x + static_cast<std::int64_t>(h) * head_dim;
+      const float* gh = gate + h * gate_head_stride;
+      for (std::int64_t i = 0; i < head_dim; i += 16) {
+        put(V::mul(get(xh, i, head_dim), sigmoid_lanes(get(gh, i, head_dim))), xh, i, head_dim);
+      }
+    }
+  }
+
+  static void exp(const float* x, std::int64_t n, float* y) {
+    for (std::int64_t i = 0; i < n; i += 16) put(exp_lanes(get(x, i, n)), y, i, n);
+  }
+  static void log(const float* x, std::int64_t n, float* y) {
+    for (std::int64_t i = 0; i < n; i += 16) put(log_lanes(get(x, i, n)), y, i, n);
+  }
+  static void sigmoid(const float* x, std::int64_t n, float* y) {
+    for (std::int64_t i = 0; i < n; i += 16) put(sigmoid_lanes(get(x, i, n)), y, i, n);
+  }
+
+  static float sum(const float* x, std::int64_t n) {
+    V acc = V::zero();
+    for (std::int64_t i = 0; i < n; i += 16) acc = V::add(acc, get(x, i, n));
+    return V::reduce_add(acc);
+  }
+
+  static std::int64_t argmax(const float* x, std::int64_t n) {
+    V best = V::set1(-__builtin_inff());
+    for (std::int64_t i = 0; i < n; i += 16) {
+      V v = get(x, i, n);
+      if (n - i < 16) v = V::select(V::first_n(static_cast<int>(n - i)), v, best);
+      best = V::max(v, best);  // a NaN in v leaves best
+    }
+    const V top = V::set1(V::reduce_max(best));
+    for (std::int64_t i = 0; i < n; i += 16) {
+      const int live = n - i >= 16 ? 0xffff : (1 << (n - i)) - 1;
+      const int hits = V::bits(V::equal(get(x, i, n), top)) & live;
+      if (hits != 0) return i + __builtin_ctz(static_cast<unsigned>(hits));
+    }
+    return 0;
+  }
+
+  static float sum_exp(const float* x, std::int64_t n, float shift, float scale) {
+    const V s = V::set1(shift);
+    const V f = V::set1(scale);
+    V acc = V::zero();
+    for (std::int64_t i = 0; i < n; i += 16) {
+      V e = exp_lanes(V::mul(V::sub(get(x, i, n), s), f));
+      if (n - i < 16) e = V::select(V::first_n(static_cast<int>(n - i)), e, V::zero());
+      acc = V::add(acc, e);
+    }
+    return V::reduce_add(acc);
+  }
+};
+
+}  // namespace cairn::kernels

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/ops.hpp"
+
+#include <cstring>
+
+#include "base/check.hpp"
+#include "kernels/cpu/math_body.hpp"
+#include "kernels/cpu/shared.hpp"
+
+namespace cairn::kernels {
+namespace {
+
+/// One lane with the interface that math_body.hpp needs, so that scalars get the vector kernels'
+/// bits.
+struct VecScalar {
+  using Int = std::int32_t;
+  float v;
+
+  static VecScalar set1(float x) { return {x}; }
+  static VecScalar zero() { return {0.0F}; }
+  static VecScalar add(VecScalar a, VecScalar b) { return {a.v + b.v}; }
+  static VecScalar sub(VecScalar a, VecScalar b) { return {a.v - b.v}; }
+  static VecScalar mul(VecScalar a, VecScalar b) { return {a.v * b.v}; }
+  static VecScalar div(VecScalar a, VecScalar b) { return {a.v / b.v}; }
+  static VecScalar min(VecScalar a, VecScalar b) { return {a.v < b.v ? a.v : b.v}; }
+  static VecScalar max(VecScalar a, VecScalar b) { return {a.v > b.v ? a.v : b.v}; }
+  static VecScalar fma(VecScalar a, VecScalar b, VecScalar c) {
+    return {__builtin_fmaf(a.v, b.v, c.v)};
+  }
+  static VecScalar abs(VecScalar a) { return {bits_float(float_bits(a.v) & 0x7fffffffU)}; }
+  static VecScalar negate(VecScalar a) { return {bits_float(float_bits(a.v) ^ 0x80000000U)}; }
+  static bool less(VecScalar a, VecScalar b) { return a.v < b.v; }
+  static bool equal(VecScalar a, VecScalar b) { return a.v == b.v; }
+  static VecScalar select(bool m, VecScalar yes, VecScalar no) { return m ? yes : no; }
+  static Int as_int(VecScalar a) { return static_cast<Int>(float_bits(a.v)); }
+  static VecScalar as_float(Int a) { return {bits_float(static_cast<std::uint32_t>(a))}; }
+  static VecScalar to_float_lanes(Int a) { return {static_cast<float>(a)}; }
+  static Int iset1(Int x) { return x; }
+  static Int iadd(Int a, Int b) {
+    return static_cast<Int>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+  }
+  static Int isub(Int a, Int b) {
+    return static_cast<Int>(static_cast<std::uint32_t>(a) - static_cast<std::uint32_t>(b));
+  }
+  static Int iand(Int a, Int b) { return a & b; }
+  template <int kBits>
+  static Int shift_left(Int a) {
+    return static_cast<Int>(static_cast<std::uint32_t>(a) << kBits);
+  }
+  template <int kBits>
+  static Int shift_right(Int a) {
+    return a >> kBits;
+  }
+};
+
+}  // namespace
+
+const Ops& ops(Isa isa) {
+  switch (isa) {
+    case Isa::avx512:
+      return shared::kAvx512;
+    case Isa::avx2:
+      return shared::kAvx2;
+    default:
+      return shared::kPortable;
+  }
+}
+
+float exp_f32(float x) { return exp_lanes(VecScalar{x}).v; }
+float log_f32(float x) { return log_lanes(VecScalar{x}).v; }
+float sigmoid_f32(float x) { return sigmoid_lanes(VecScalar{x}).v; }
+float sum_f32(const float* x, std::int64_t n) { return shared::kPortable.sum(x, n); }
+std::int64_t argmax_f32(const float* x, std::int64_t n) { return shared::kPortable.argmax(x, n); }
+
+namespace shared {
+
+void embed_packed(const PackedMatrix& w, std::int64_t row, float* y) {
+  const Bf16* column = w.panel(row / kPanelColumns) + PackedMatrix::slot(row % kPanelColumns);
+  for (std::int64_t i = 0; i < w.k(); ++i) y[i] = to_float(column[i * kPanelColumns]);
+}
+
+void embed(const Bf16* table, std::int64_t width, std::int64_t row, float* y) {
+  const Bf16* from = table + row * width;
+  for (std::int64_t i = 0; i < width; ++i) y[i] = to_float(from[i]);
+}
+
+void kv_store(const KvLayout& layout, std::byte* layer, std::int32_t slot, const float* k,
+              const float* v) {
+  const std::int64_t dim = layout.head_dim;
+  for (std::int32_t h = 0; h < layout.kv_heads; ++h, k += dim, v += dim) {
+    std::byte* keys = layer + layout.key_offset(h);
+    std::byte* values = layer + layout.value_offset(h);
+    if (layout.type == KvType::bf16) {
+      auto* to_k = reinterpret_cast<Bf16*>(keys) + 2 * slot;
+      auto* to_v = reinterpret_cast<Bf16*>(values) + slot * dim;
+      for (std::int64_t d = 0; d < dim; d += 2) {
+        to_k[d * kKvBlockTokens] = to_bf16(k[d]);
+        to_k[d * kKvBlockTokens + 1] = to_bf16(k[d + 1]);
+      }
+      for (std::int64_t d = 0; d < dim; ++d) to_v[d] = to_bf16(v[d]);
+    } else {
+      auto* to_k = reinterpret_cast<float*>(keys) + slot;
+      auto* to_v = reinterpret_cast<float*>(values) + slot * dim;
+      for (std::int64_t d = 0; d < dim; ++d) to_k[d * kKvBlockTokens] = k[d];
+      std::memcpy(to_v, v, static_cast<std::size_t>(dim) * sizeof(float));
+    }
+  }
+}
+
+}  // namespace shared
+}  // namespace cairn::kernels

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that move data and round, alike on every level, and the three tables behind ops().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/ops.hpp"
+
+namespace cairn::kernels::shared {
+
+void embed_packed(const PackedMatrix& w, std::int64_t row,
+                  float* y);   // [k] fp32
+void embed(const Bf16* table,  // [vocab, width] bf16
+           std::int64_t width, std::int64_t row,
+           float* y);  // [width] fp32
+void kv_store(const KvLayout& layout, std::byte* layer, std::int32_t slot,
+              const float* k,   // [kv_heads, head_dim] fp32
+              const float* v);  // [kv_heads, head_dim] fp32
+
+extern const Ops kPortable;
+extern const Ops kAvx2;
+extern const Ops kAvx512;
+
+}  // namespace cairn::kernels::shared

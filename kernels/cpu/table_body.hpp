@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builds a level's table from its lanes and its matrix tile.
+#pragma once
+
+#include "kernels/cpu/attention_body.hpp"
+#include "kernels/cpu/delta_body.hpp"
+#include "kernels/cpu/elementwise_body.hpp"
+#include "kernels/cpu/gemm_body.hpp"
+#include "kernels/cpu/shared.hpp"
+
+namespace cairn::kernels {
+
+template <class V, class Tile>
+constexpr Ops make_table(Isa isa) {
+  using E = Elementwise<V>;
+  using A = Attention<V>;
+  Ops t;
+  t.isa = isa;
+  t.gemm = Gemm<Tile>::run;
+  t.embed_packed = shared::embed_packed;
+  t.embed = shared::embed;
+  t.rms_norm = E::rms_norm;
+  t.residual_add = E::residual_add;
+  t.swiglu = E::swiglu;
+  t.conv_silu = E::conv_silu;
+  t.gates = E::gates;
+  t.l2_norm_qk = E::l2_norm_qk;
+  t.delta_rule = Delta<V>::run;
+  t.gated_norm = E::gated_norm;
+  t.norm_rope = E::norm_rope;
+  t.kv_store = shared::kv_store;
+  t.attention = A::run;
+  t.attention_range = A::range;
+  t.attention_combine = A::combine;
+  t.sigmoid_gate = E::sigmoid_gate;
+  t.exp = E::exp;
+  t.log = E::log;
+  t.sigmoid = E::sigmoid;
+  t.sum = E::sum;
+  t.argmax = E::argmax;
+  t.sum_exp = E::sum_exp;
+  return t;
+}
+
+}  // namespace cairn::kernels
