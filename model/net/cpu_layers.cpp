@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all layers share: projections, norms, the MLP, split among threads.
+#include <algorithm>
+
+#include "model/net/cpu_backend.hpp"
+
+namespace cairn::model {
+namespace {
+
+constexpr std::int64_t kRowGrain = 4;        // rows of element-wise work worth a chunk
+constexpr std::int64_t kAddGrain = 1 << 14;  // elements of an addition worth a chunk
+
+}  // namespace
+
+void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
+                      std::int64_t panel_end, const float* x, std::int64_t ldx, std::int64_t rows,
+                      float* y, std::int64_t ldy) {
+  if (rows == 0) return;
+  split(panel_end - panel_begin, 1, [&](std::int64_t begin, std::int64_t end) {
+    ops_.gemm(w, panel_begin + begin, panel_begin + end, x, ldx, rows, y, ldy);
+  });
+}
+
+void CpuBackend::norm_rows(const std::vector<float>& w, std::int64_t rows) {
+  split(rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+    ops_.rms_norm(x_ + begin * ld_hidden_, ld_hidden_, end - begin, config().hidden_size, w.data(),
+                  config().rms_norm_eps, normed_ + begin * ld_hidden_, ld_hidden_);
+  });
+}
+
+void CpuBackend::add_output(std::int64_t rows) {
+  split(rows * ld_hidden_, kAddGrain, [&](std::int64_t begin, std::int64_t end) {
+    ops_.residual_add(x_ + begin, output_ + begin, end - begin);
+  });
+}
+
+void CpuBackend::run_mlp(const LayerWeights& layer, const Tile& tile) {
+  const std::int64_t inner = config().intermediate_size;
+  norm_rows(layer.post_norm, tile.rows);
+  gemm(layer.gate_up, normed_, ld_hidden_, tile.rows, wide_, ld_wide_);
+  split(tile.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+    float* const gate = wide_ + begin * ld_wide_;
+    ops_.swiglu(gate, ld_wide_, gate + inner, ld_wide_, end - begin, inner, gate, ld_wide_);
+  });
+  gemm(layer.down, wide_, ld_wide_, tile.rows, output_, ld_hidden_);
+  add_output(tile.rows);
+}
+
+}  // namespace cairn::model
