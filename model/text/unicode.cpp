@@ -6,52 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.hpp"
-
 namespace cairn::text {
 namespace {
-
-// What NFC may do to a code point. Zero: it starts anew, is kept, and never joins what stands
-// before it.
-enum NfcClass : std::uint8_t {
-  kNotStarter = 1,  // its place among its neighbours depends on its combining class
-  kMayChange = 2    // it decomposes, or may join what stands before it
-};
-constexpr std::uint32_t kFirstUnstable = 0x300;   // every code point below has NfcClass 0
-constexpr std::uint32_t kNfcTableSize = 0x30000;  // and so has every one from here on
-
-// The class of every code point is found by decomposing all of them once (about 10 ms): the last
-// part of a character that has a canonical decomposition is what may join a character before it.
-std::vector<std::uint8_t> make_nfc_table() {
-  std::vector<std::uint8_t> table(kNfcTableSize);
-  for (std::uint32_t cp = kFirstUnstable; cp < kNfcTableSize; ++cp) {
-    const utf8proc_property_t* property = utf8proc_get_property(static_cast<std::int32_t>(cp));
-    if (property->combining_class != 0) table[cp] |= kNotStarter;
-  }
-  for (std::uint32_t cp = 0; cp < kNfcTableSize; ++cp) {
-    const auto c = static_cast<std::int32_t>(cp);
-    const bool hangul = cp >= 0xAC00 && cp <= 0xD7A3;
-    if (!hangul && utf8proc_get_property(c)->decomp_seqindex == UINT16_MAX) continue;
-    std::int32_t parts[32];
-    int boundary = 0;
-    const auto n = utf8proc_decompose_char(c, parts, 32, UTF8PROC_DECOMPOSE, &boundary);
-    if (n < 1 || n > 32 || (n == 1 && parts[0] == c)) continue;  // a compatibility mapping only
-    const std::int32_t last = parts[n - 1];
-    constexpr auto kCompose = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-    const auto m = utf8proc_normalize_utf32(parts, n, kCompose);
-    if (m == 1 && parts[0] == c) {
-      table[static_cast<std::size_t>(last)] |= kMayChange;
-    } else {
-      table[cp] |= kMayChange;
-    }
-  }
-  return table;
-}
-
-std::uint8_t nfc_class(std::uint32_t cp) {
-  static const std::vector<std::uint8_t> table = make_nfc_table();
-  return cp < kNfcTableSize ? table[cp] : 0;
-}
 
 // Letters, marks and numbers that Unicode 15.1 and 16.0 added; used where utf8proc is older than
 // they are.
@@ -118,94 +74,6 @@ std::vector<std::uint8_t> make_class_table() {
   return table;
 }
 
-// A part between two code points of NfcClass 0: already in NFC when nothing in it may change and
-// combining classes do not fall.
-bool part_is_nfc(std::string_view part) {
-  int before = 0;
-  for (std::size_t i = 0; i < part.size();) {
-    const CodePoint c = code_point(part.data() + i);
-    if (c.value >= kFirstUnstable) {
-      const std::uint8_t bits = nfc_class(c.value);
-      if (bits & kMayChange) return false;
-      const int now = utf8proc_get_property(static_cast<std::int32_t>(c.value))->combining_class;
-      if (now != 0 && now < before) return false;
-      before = now;
-    } else {
-      before = 0;
-    }
-    i += c.length;
-  }
-  return true;
-}
-
-// utf8proc's own reordering of marks is quadratic, so this decomposes and sorts before it composes.
-void append_nfc(std::string_view part, std::string& out) {
-  std::vector<std::int32_t> points;
-  for (std::size_t i = 0; i < part.size();) {
-    const CodePoint c = code_point(part.data() + i);
-    std::int32_t parts[32];
-    int boundary = 0;
-    const auto n = utf8proc_decompose_char(static_cast<std::int32_t>(c.value), parts, 32,
-                                           UTF8PROC_DECOMPOSE, &boundary);
-    check(n >= 1 && n <= 32, "a character decomposes into 1 to 32 parts");
-    points.insert(points.end(), parts, parts + n);
-    i += c.length;
-  }
-  const auto ccc = [](std::int32_t cp) { return utf8proc_get_property(cp)->combining_class; };
-  for (auto first = points.begin(); first != points.end();) {
-    if (ccc(*first) == 0) {
-      ++first;
-      continue;
-    }
-    const auto last = std::find_if(first, points.end(), [&](auto cp) { return ccc(cp) == 0; });
-    std::stable_sort(first, last, [&](auto a, auto b) { return ccc(a) < ccc(b); });
-    first = last;
-  }
-  constexpr auto kCompose = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-  const auto n = utf8proc_normalize_utf32(points.data(),
-                                          static_cast<utf8proc_ssize_t>(points.size()), kCompose);
-  check(n >= 0, "composing characters cannot fail");
-  for (utf8proc_ssize_t i = 0; i < n; ++i) {
-    unsigned char bytes[4];
-    const auto length = utf8proc_encode_char(points[static_cast<std::size_t>(i)], bytes);
-    out.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(length));
-  }
-}
-
-struct Part {
-  std::size_t begin;
-  std::size_t end;
-};
-
-// The next part from `from` on that NFC changes; {size, size} when there is none. Both ends are at
-// code points of NfcClass 0 (or at the ends of the text), across which nothing joins.
-Part next_change(std::string_view text, std::size_t from) {
-  std::size_t stable = from;  // the last code point of class 0 before i
-  for (std::size_t i = from; i < text.size();) {
-    if (static_cast<unsigned char>(text[i]) < 0xCC) {  // below U+0300
-      stable = i;
-      i += static_cast<unsigned char>(text[i]) < 0x80 ? 1 : 2;
-      continue;
-    }
-    CodePoint c = code_point(text.data() + i);
-    if (nfc_class(c.value) == 0) {
-      stable = i;
-      i += c.length;
-      continue;
-    }
-    std::size_t end = i + c.length;
-    while (end < text.size()) {
-      c = code_point(text.data() + end);
-      if (c.value < kFirstUnstable || nfc_class(c.value) == 0) break;
-      end += c.length;
-    }
-    if (!part_is_nfc(text.substr(stable, end - stable))) return {stable, end};
-    stable = end;
-    i = end;
-  }
-  return {text.size(), text.size()};
-}
-
 }  // namespace
 
 Utf8Step utf8_step(std::string_view text) {
@@ -261,24 +129,6 @@ std::string repair_utf8(std::string_view text, OffsetMap* map) {
       if (map) map->copied(out.size(), i + step.length);
     }
     i += step.length;
-  }
-  return out;
-}
-
-bool needs_nfc(std::string_view text) { return next_change(text, 0).begin < text.size(); }
-
-std::string to_nfc(std::string_view text, OffsetMap* map) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size();) {
-    const Part part = next_change(text, i);
-    out.append(text, i, part.begin - i);
-    if (part.begin < part.end) {
-      if (map) map->rewritten(out.size(), part.begin);
-      append_nfc(text.substr(part.begin, part.end - part.begin), out);
-      if (map) map->copied(out.size(), part.end);
-    }
-    i = part.end;
   }
   return out;
 }
