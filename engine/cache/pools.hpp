@@ -31,7 +31,7 @@ class KvBlockRef {
   std::int32_t use_count() const;  // exact only when no other thread copies
 
  private:
-  friend class PoolCore;
+  friend class MemoryPools;
   friend class Reservation;
   KvBlockRef(std::shared_ptr<PoolCore> core, std::int32_t id) : core_(std::move(core)), id_(id) {}
   std::shared_ptr<PoolCore> core_;
@@ -53,7 +53,7 @@ class StateRef {
   std::int32_t use_count() const;
 
  private:
-  friend class PoolCore;
+  friend class MemoryPools;
   friend class Reservation;
   StateRef(std::shared_ptr<PoolCore> core, std::int32_t id) : core_(std::move(core)), id_(id) {}
   std::shared_ptr<PoolCore> core_;
@@ -107,6 +107,9 @@ class MemoryPools {
   const model::MemoryLayout& layout() const;
   /// Whether blocks and states of that number would fit an empty pool.
   bool could_ever_fit(std::int64_t blocks, std::int64_t states) const;
+  /// Whether a handle is one of these pools' (and not a late one of pools that were given up).
+  bool owns(const KvBlockRef& block) const;
+  bool owns(const StateRef& state) const;
 
  private:
   std::shared_ptr<PoolCore> core_;
