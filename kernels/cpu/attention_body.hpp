@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/math_body.hpp"
 #include "kernels/cpu/ops.hpp"
+#include "kernels/cpu/unroll.hpp"
 
 namespace cairn::kernels {
 
@@ -43,12 +44,15 @@ struct Attention {
   static void scores(const float* q, std::int32_t head_dim, const std::byte* const* keys,
                      float* out) {  // out [kHeads, 64]
     V acc[kHeads][kVectors];
+    CAIRN_UNROLL
     for (auto& row : acc) {
+      CAIRN_UNROLL
       for (V& x : row) x = V::zero();
     }
     for (std::int32_t d = 0; d < head_dim; d += 2) {
       V even[kVectors];
       V odd[kVectors];
+      CAIRN_UNROLL
       for (int b = 0; b < kVectors; ++b) {
         if constexpr (kHalf) {
           V::load_pairs(keys[b] + d * 32, even[b], odd[b]);
@@ -58,16 +62,22 @@ struct Attention {
           odd[b] = V::load(p + 16);
         }
       }
+      CAIRN_UNROLL
       for (int h = 0; h < kHeads; ++h) {
         const V x = V::set1(q[h * static_cast<std::int64_t>(head_dim) + d]);
+        CAIRN_UNROLL
         for (int b = 0; b < kVectors; ++b) acc[h][b] = V::fma(x, even[b], acc[h][b]);
       }
+      CAIRN_UNROLL
       for (int h = 0; h < kHeads; ++h) {
         const V x = V::set1(q[h * static_cast<std::int64_t>(head_dim) + d + 1]);
+        CAIRN_UNROLL
         for (int b = 0; b < kVectors; ++b) acc[h][b] = V::fma(x, odd[b], acc[h][b]);
       }
     }
+    CAIRN_UNROLL
     for (int h = 0; h < kHeads; ++h) {
+      CAIRN_UNROLL
       for (int b = 0; b < kVectors; ++b) acc[h][b].store(out + h * kAttentionTile + b * 16);
     }
   }
@@ -78,7 +88,9 @@ struct Attention {
                      std::int32_t live, std::int32_t head_dim, std::int64_t d, int lanes,
                      float* acc, std::int64_t stride) {
     V sum[kHeads][kVectors];
+    CAIRN_UNROLL
     for (int h = 0; h < kHeads; ++h) {
+      CAIRN_UNROLL
       for (int c = 0; c < kVectors; ++c) {
         sum[h][c] = V::mul(V::load(acc + h * stride + d + 16 * c), V::set1(rescale[h]));
       }
@@ -88,6 +100,7 @@ struct Attention {
           blocks[j / kKvBlockTokens] +
           ((j % kKvBlockTokens) * static_cast<std::int64_t>(head_dim) + d) * (kHalf ? 2 : 4);
       V v[kVectors];
+      CAIRN_UNROLL
       for (int c = 0; c < kVectors; ++c) {
         if constexpr (kHalf) {
           const auto* at = reinterpret_cast<const Bf16*>(row) + 16 * c;
@@ -97,12 +110,16 @@ struct Attention {
           v[c] = kFull ? V::load(at) : V::load_n(at, lanes);
         }
       }
+      CAIRN_UNROLL
       for (int h = 0; h < kHeads; ++h) {
         const V x = V::set1(p[h * kAttentionTile + j]);
+        CAIRN_UNROLL
         for (int c = 0; c < kVectors; ++c) sum[h][c] = V::fma(x, v[c], sum[h][c]);
       }
     }
+    CAIRN_UNROLL
     for (int h = 0; h < kHeads; ++h) {
+      CAIRN_UNROLL
       for (int c = 0; c < kVectors; ++c) sum[h][c].store(acc + h * stride + d + 16 * c);
     }
   }
@@ -125,9 +142,11 @@ struct Attention {
     const V lowest = V::set1(-__builtin_inff());
     const std::int64_t dim = padded(a);
     float rescale[kHeads];
+    CAIRN_UNROLL
     for (int h = 0; h < kHeads; ++h) {
       float* row = p + h * kAttentionTile;
       V s[kBlocks];
+      CAIRN_UNROLL
       for (int i = 0; i < kBlocks; ++i) {
         const int left = live - 16 * i;
         s[i] = lowest;
@@ -141,6 +160,7 @@ struct Attention {
       const float tile_maximum = V::reduce_max(V::max(V::max(s[0], s[1]), V::max(s[2], s[3])));
       const float maximum = tile_maximum > *f.maximum ? tile_maximum : *f.maximum;
       const V m = V::set1(maximum);
+      CAIRN_UNROLL
       for (int i = 0; i < kBlocks; ++i) {
         s[i] = exp_lanes(V::sub(s[i], m));
         s[i].store(row + 16 * i);

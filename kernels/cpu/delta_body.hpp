@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/ops.hpp"
+#include "kernels/cpu/unroll.hpp"
 
 namespace cairn::kernels {
 
@@ -42,10 +43,12 @@ struct Delta {
     V delta[kVectors];  // beta (v - seen)
     V out[kVectors];
     V decay = V::set1(a.decay[0]);
+    CAIRN_UNROLL
     for (V& s : seen) s = V::zero();
     for (std::int32_t i = 0; i < a.dk; ++i) {
       float* row = state + static_cast<std::int64_t>(i) * a.dv;
       const V k = V::set1(a.k[i]);
+      CAIRN_UNROLL
       for (int c = 0; c < kVectors; ++c) {
         const V s = V::mul(decay, get<kFull>(row + 16 * c, n));
         seen[c] = V::fma(k, s, seen[c]);
@@ -54,6 +57,7 @@ struct Delta {
     }
     for (std::int64_t t = 0; t < a.tokens; ++t) {
       const V beta = V::set1(a.beta[t * a.ldg]);
+      CAIRN_UNROLL
       for (int c = 0; c < kVectors; ++c) {
         const V v = get<kFull>(a.v + t * a.ldv + column + 16 * c, n);
         delta[c] = V::mul(beta, V::sub(v, seen[c]));
@@ -70,6 +74,7 @@ struct Delta {
           const V ki = V::set1(k[i]);
           const V qi = V::set1(q[i]);
           const V next = V::set1(next_k[i]);
+          CAIRN_UNROLL
           for (int c = 0; c < kVectors; ++c) {
             V s = V::fma(ki, delta[c], get<kFull>(row + 16 * c, n));
             out[c] = V::fma(qi, s, out[c]);
@@ -83,6 +88,7 @@ struct Delta {
           float* row = state + static_cast<std::int64_t>(i) * a.dv;
           const V ki = V::set1(k[i]);
           const V qi = V::set1(q[i]);
+          CAIRN_UNROLL
           for (int c = 0; c < kVectors; ++c) {
             const V s = V::fma(ki, delta[c], get<kFull>(row + 16 * c, n));
             out[c] = V::fma(qi, s, out[c]);
@@ -90,6 +96,7 @@ struct Delta {
           }
         }
       }
+      CAIRN_UNROLL
       for (int c = 0; c < kVectors; ++c) {
         put<kFull>(out[c], a.o + t * a.ldo + column + 16 * c, n);
       }

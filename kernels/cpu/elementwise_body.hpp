@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/math_body.hpp"
 #include "kernels/cpu/ops.hpp"
+#include "kernels/cpu/unroll.hpp"
 
 namespace cairn::kernels {
 
@@ -70,17 +71,22 @@ struct Elementwise {
   static void conv_channels(const ConvArgs& a, std::int64_t c) {
     V weight[kTaps];
     V past[kTaps];  // past[kTaps - 1] is the newest
+    CAIRN_UNROLL
     for (int j = 0; j < kTaps; ++j) weight[j] = get(a.weight + j * a.channels, c, a.channel_end);
+    CAIRN_UNROLL
     for (int j = 0; j + 1 < kTaps; ++j) {
       past[j + 1] = get(a.window + j * a.channels, c, a.channel_end);
     }
     for (std::int64_t t = 0; t < a.tokens; ++t) {
+      CAIRN_UNROLL
       for (int j = 0; j + 1 < kTaps; ++j) past[j] = past[j + 1];
       past[kTaps - 1] = get(a.x + t * a.ldx, c, a.channel_end);
       V acc = V::mul(weight[0], past[0]);
+      CAIRN_UNROLL
       for (int j = 1; j < kTaps; ++j) acc = V::fma(weight[j], past[j], acc);
       put(silu_lanes(acc), a.y + t * a.ldy, c, a.channel_end);
     }
+    CAIRN_UNROLL
     for (int j = 0; j + 1 < kTaps; ++j) {
       put(past[j + 1], a.window + j * a.channels, c, a.channel_end);
     }

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/ops.hpp"
+#include "kernels/cpu/unroll.hpp"
 
 namespace cairn::kernels {
 
@@ -22,19 +23,25 @@ struct WideTile {
   static void run(const Bf16* w, std::int64_t k, const float* x, std::int64_t ldx, float* y,
                   std::int64_t ldy, bool resume) {
     V acc[kRows][4];
+    CAIRN_UNROLL
     for (int r = 0; r < kRows; ++r) {
+      CAIRN_UNROLL
       for (int c = 0; c < 4; ++c) acc[r][c] = resume ? V::load(y + r * ldy + 16 * c) : V::zero();
     }
     for (std::int64_t i = 0; i < k; ++i) {
       V b[4];
       V::load_pairs(w + i * kPanelColumns, b[0], b[1]);
       V::load_pairs(w + i * kPanelColumns + 32, b[2], b[3]);
+      CAIRN_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const V a = V::set1(x[r * ldx + i]);
+        CAIRN_UNROLL
         for (int c = 0; c < 4; ++c) acc[r][c] = V::fma(a, b[c], acc[r][c]);
       }
     }
+    CAIRN_UNROLL
     for (int r = 0; r < kRows; ++r) {
+      CAIRN_UNROLL
       for (int c = 0; c < 4; ++c) acc[r][c].store(y + r * ldy + 16 * c);
     }
   }
