@@ -30,7 +30,7 @@ enum class CacheObject : std::uint8_t { kv, state };
 enum class CacheTemperature : std::uint8_t { cold, warm };
 enum class Phase : std::uint8_t { prefill, decode, mixed };
 enum class AbortedWhere : std::uint8_t { queue, prefill, decode };
-enum class ActorName : std::uint8_t { router, prefix, planner, executor, text };
+enum class ActorName : std::uint8_t { router, prefix, planner, executor, checkpoints, text };
 
 /// "chat" -> Endpoint::chat; anything unknown is `api`, so that no client can make a series.
 Endpoint endpoint_label(std::string_view name) noexcept;

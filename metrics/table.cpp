@@ -16,7 +16,7 @@ constexpr View kObjects[] = {"kv", "state"};
 constexpr View kTemperatures[] = {"cold", "warm"};
 constexpr View kPhases[] = {"prefill", "decode", "mixed"};
 constexpr View kWheres[] = {"queue", "prefill", "decode"};
-constexpr View kActors[] = {"router", "prefix", "planner", "executor", "text"};
+constexpr View kActors[] = {"router", "prefix", "planner", "executor", "checkpoints", "text"};
 
 constexpr double kFirstToken[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
                                   1,     2.5,    5,     10,   30,    60,   120, 300};
