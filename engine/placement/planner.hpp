@@ -55,7 +55,7 @@ class DpPlanner {
  public:
   explicit DpPlanner(PlannerOptions options);
   void observe(const Observation& observation);
-  bool due() const;                     // a re-plan is worth it
+  bool due() const;  // a re-plan is worth it
   /// Never null. The failpoint "planner.solve" can hold it; as "fail" it throws InvariantError.
   std::shared_ptr<const Plan> solve();
   std::uint64_t observations() const;
