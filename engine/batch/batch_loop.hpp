@@ -19,6 +19,8 @@ struct BatchOptions {
   std::int32_t max_step_tokens =
       512;  // rows of a step; decode rows come first, prefill chunks share the rest
   std::int32_t max_running = 16;
+  std::int32_t sampled_vocab = 0;  // ids below it may be produced; 0: the backend's config says
+  std::string isa;                 // of the sampler, as in CpuOptions
 };
 
 /// A sequence as admitted. For a preempted one `tokens` is prompt + what was generated, and
@@ -95,6 +97,7 @@ class BatchLoop {
   /// Ends within this step boundary: the next report holds it as cancelled. Unknown ids are
   /// ignored.
   void cancel(SequenceId id);
+  void cancel_all();
   /// A save asked for while the sequence runs; false when it has passed the position or is unknown.
   bool add_save(SequenceId id, PlannedSave save);
   /// More blocks for decoding, as asked for by blocks_wanted.

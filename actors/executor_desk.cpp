@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/executor_desk.hpp"
+
+#include <utility>
+
+#include "base/failpoints.hpp"
+#include "metrics/metrics.hpp"
+
+namespace cairn::actors {
+namespace {
+
+engine::BatchOptions batch_options(const Shared& shared) {
+  engine::BatchOptions options;
+  options.max_step_tokens = shared.options.max_step_tokens;
+  options.max_running = shared.options.max_running;
+  options.sampled_vocab = shared.bundle->sampled_vocab;
+  options.isa = shared.options.isa;
+  return options;
+}
+
+}  // namespace
+
+ExecutorDesk::ExecutorDesk(std::shared_ptr<Shared> shared, Mail& mail)
+    : shared_(std::move(shared)),
+      mail_(mail),
+      backend_(shared_->make_backend()),
+      loop_(std::make_unique<engine::BatchLoop>(*backend_, batch_options(*shared_))),
+      outbox_(static_cast<std::size_t>(shared_->options.text_workers)) {}
+
+ExecutorDesk::~ExecutorDesk() = default;
+
+void ExecutorDesk::handle(const ExecutorMessage& message) {
+  std::visit([this](const auto& m) { on(m); }, message);
+  schedule();
+}
+
+void ExecutorDesk::schedule() {
+  if (step_pending_ || !loop_->has_work()) return;
+  step_pending_ = true;
+  mail_.executor(Step{});
+}
+
+void ExecutorDesk::on(const Admit& m) { loop_->admit(std::move(*m.spec)); }
+
+void ExecutorDesk::on(const CancelSequence& m) { loop_->cancel(m.seq); }
+
+void ExecutorDesk::on(const AddSave& m) {
+  if (!loop_->add_save(m.leader, m.save)) mail_.prefix(SaveRefused{m.leader});
+}
+
+void ExecutorDesk::on(const BlocksGranted& m) {
+  blocks_asked_ = false;
+  if (m.blocks) loop_->add_blocks(std::move(*m.blocks));
+}
+
+void ExecutorDesk::on(const PrefixReplaced&) { blocks_asked_ = false; }
+
+void ExecutorDesk::on(const CancelAll&) { loop_->cancel_all(); }
+
+void ExecutorDesk::on(const Step&) {
+  step_pending_ = false;
+  hit_failpoint("executor.step");
+  engine::StepReport report = loop_->step();
+  measure(report);
+  deliver(report);
+}
+
+// Order matters: a worker has a sequence's last tokens before the router hears of its end, and
+// prefix has its states before its end.
+void ExecutorDesk::deliver(engine::StepReport& report) {
+  send_tokens(report);
+  send_saves(report);
+  if (report.blocks_wanted > 0 && !blocks_asked_) {
+    blocks_asked_ = true;
+    mail_.prefix(WantBlocks{report.blocks_wanted});
+  }
+  if (!report.ended.empty() || !report.preempted.empty()) {
+    mail_.router(SequencesEnded{std::move(report.ended), std::move(report.preempted)});
+  }
+}
+
+void ExecutorDesk::send_tokens(engine::StepReport& report) {
+  const auto box = [&](SequenceId id) -> StepTokens& {
+    return outbox_[static_cast<std::size_t>(worker_of(id))];
+  };
+  for (auto& token : report.tokens) box(token.id).tokens.push_back(std::move(token));
+  for (auto& part : report.prompt_logprobs) {
+    box(part.id).prompt_logprobs.push_back(std::move(part));
+  }
+  for (const auto& ended : report.ended) box(ended.id).ended.push_back(ended);
+  const auto now = Clock::now();
+  for (std::size_t w = 0; w < outbox_.size(); ++w) {
+    StepTokens& out = outbox_[w];
+    if (out.tokens.empty() && out.prompt_logprobs.empty() && out.ended.empty()) continue;
+    out.at = now;
+    mail_.worker(static_cast<int>(w), std::move(out));
+    out = {};
+  }
+}
+
+void ExecutorDesk::send_saves(engine::StepReport& report) {
+  for (auto& saved : report.saved) {
+    mail_.checkpoints(Saved{std::make_shared<engine::SavedState>(std::move(saved))});
+  }
+  for (const auto& ended : report.ended) mail_.checkpoints(EndOfSaves{ended.id});
+}
+
+void ExecutorDesk::measure(const engine::StepReport& report) {
+  const std::int32_t rows = report.prefill_rows + report.decode_rows;
+  if (rows == 0) return;
+  const Phase phase = report.decode_rows == 0    ? Phase::prefill
+                      : report.prefill_rows == 0 ? Phase::decode
+                                                 : Phase::mixed;
+  const Metrics& metrics = *shared_->metrics;
+  metrics.batch_size(phase).observe(rows);
+  metrics.step_seconds(phase).observe(report.seconds);
+  if (report.restores > 0) {
+    for (std::int32_t i = 0; i < report.restores; ++i) {
+      metrics.state_restore_seconds().observe(report.restore_seconds / report.restores);
+    }
+  }
+}
+
+}  // namespace cairn::actors

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public API on top of the actors.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "actors/runtime.hpp"
+#include "actors/testing.hpp"
+#include "base/bytes.hpp"
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "base/version.hpp"
+#include "engine/engine.hpp"
+#include "engine/request/validate.hpp"
+#include "metrics/metrics.hpp"
+
+namespace cairn {
+namespace {
+
+using actors::Clock;
+
+constexpr std::uint64_t kDefaultCacheCap = 8ULL << 30U;
+
+// MemAvailable of /proc/meminfo, which counts what the page cache would give back.
+std::uint64_t available_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  std::uint64_t kib = 0;
+  std::string unit;
+  while (meminfo >> key >> kib) {
+    std::getline(meminfo, unit);
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+void require(bool good, const std::string& name, const std::string& expected) {
+  if (!good) throw LoadError(name + ": expected " + expected);
+}
+
+void check_options(const EngineOptions& o) {
+  require(o.max_running >= 1 && o.max_running <= 4096, "max_running", "1 to 4096");
+  require(o.max_step_tokens >= 1 && o.max_step_tokens <= 65536, "max_step_tokens", "1 to 65536");
+  require(o.max_step_tokens >= o.max_running, "max_step_tokens",
+          "at least max_running (" + std::to_string(o.max_running) + "), a row for each sequence");
+  require(o.queue_limit >= 0, "queue_limit", "0 or more");
+  require(o.queue_token_limit >= 1, "queue_token_limit", "1 or more");
+  require(o.text_workers >= 1 && o.text_workers <= actors::kMaxWorkers, "text_workers", "1 to 256");
+  require(o.threads >= 0 && o.threads <= 1024, "threads", "0 (physical cores) to 1024");
+  require(o.kv == "bf16" || o.kv == "f32", "kv", "bf16 or f32, not '" + o.kv + "'");
+  require(o.context_length >= 0, "context_length", "0 (the model's) or more");
+  require(o.max_choices >= 1, "max_choices", "1 or more");
+  require(o.forest_nodes >= 16, "forest_nodes", "16 or more");
+  require(o.request_timeout.count() > 0, "request_timeout", "a positive time");
+  const auto policy = engine::make_policy(o.policy);
+  if (!policy.ok()) throw LoadError("policy: " + policy.error().message);
+}
+
+std::int32_t resolve_context(const EngineOptions& o, const model::ModelConfig& config) {
+  if (o.context_length == 0) return config.max_position_embeddings;
+  require(o.context_length <= config.max_position_embeddings, "context_length",
+          "at most the model's " + std::to_string(config.max_position_embeddings));
+  return o.context_length;
+}
+
+std::string shape_of(const model::ModelConfig& c) {
+  std::array<char, 96> text{};
+  std::snprintf(text.data(), text.size(), "qwen3.5 %dx%d, %.3g M parameters", c.num_layers,
+                c.hidden_size, static_cast<double>(c.parameters()) / 1e6);
+  return text.data();
+}
+
+class ActorEngine final : public Engine {
+ public:
+  ActorEngine(EngineOptions options, std::shared_ptr<Metrics> metrics);
+  ~ActorEngine() override { close(std::chrono::seconds(2)); }
+
+  Result<RequestId> submit(GenerateRequest request, EventSink sink) override;
+  void cancel(RequestId id) override;
+  Result<std::vector<std::int32_t>> tokenize(const Prompt& prompt) const override;
+  Result<std::string> detokenize(std::span<const std::int32_t> tokens, bool skip) const override;
+  std::string token_bytes(std::int32_t token) const override;
+  const EngineInfo& info() const override { return info_; }
+  EngineStats stats() const override;
+  Health health() const override;
+  std::vector<std::string> close(std::chrono::milliseconds deadline) override;
+
+  actors::Runtime& runtime() { return *runtime_; }
+
+ private:
+  std::unique_ptr<model::Backend> make_backend();
+  void make_pools(const model::MemoryLayout& layout);
+  void fill_info(const model::BackendInfo& backend, const model::MemoryLayout& layout);
+  engine::RequestLimits limits() const;
+
+  std::shared_ptr<actors::Shared> shared_ = std::make_shared<actors::Shared>();
+  EngineInfo info_;
+  std::unique_ptr<actors::Runtime> runtime_;
+  std::atomic<RequestId> next_id_{1};
+  std::mutex close_mutex_;
+  bool closed_ = false;
+};
+
+ActorEngine::ActorEngine(EngineOptions options, std::shared_ptr<Metrics> metrics) {
+  check_options(options);
+  shared_->options = std::move(options);
+  shared_->metrics = metrics ? std::move(metrics) : std::make_shared<Metrics>();
+  shared_->bundle = engine::load_model_bundle(shared_->options);
+  shared_->context_length =
+      resolve_context(shared_->options, model::config_of(*shared_->bundle->weights));
+  // The first backend is made here, so that a device that cannot be used is told to the caller at
+  // once.
+  auto first = std::make_shared<std::unique_ptr<model::Backend>>(make_backend());
+  const model::BackendInfo backend = (*first)->info();
+  const model::MemoryLayout layout = (*first)->layout();
+  shared_->make_backend = [this, first] { return *first ? std::move(*first) : make_backend(); };
+  make_pools(layout);
+  fill_info(backend, layout);
+  runtime_ = std::make_unique<actors::Runtime>(shared_);
+}
+
+std::unique_ptr<model::Backend> ActorEngine::make_backend() {
+  model::CpuOptions cpu;
+  cpu.threads = shared_->options.threads;
+  cpu.isa = shared_->options.isa;
+  cpu.kv = shared_->options.kv == "f32" ? model::KvType::f32 : model::KvType::bf16;
+  cpu.max_step_tokens = shared_->options.max_step_tokens;
+  return model::make_cpu_backend(shared_->bundle->weights, cpu);
+}
+
+void ActorEngine::make_pools(const model::MemoryLayout& layout) {
+  std::uint64_t& bytes = shared_->options.cache_bytes;
+  if (bytes == 0) {
+    // Enough for one whole context beside the running state, however little is free.
+    const std::uint64_t least =
+        2 * layout.state_bytes +
+        static_cast<std::uint64_t>(engine::blocks_for(shared_->context_length) + 1) *
+            layout.kv_block_bytes;
+    bytes = std::max(std::min(kDefaultCacheCap, available_memory() / 4), least);
+  }
+  shared_->pools = std::make_shared<engine::MemoryPools>(layout, bytes);
+}
+
+void ActorEngine::fill_info(const model::BackendInfo& backend, const model::MemoryLayout& layout) {
+  const EngineOptions& o = shared_->options;
+  const model::ModelConfig& config = model::config_of(*shared_->bundle->weights);
+  info_.model_name = shared_->bundle->name;
+  info_.shape = shape_of(config);
+  info_.device = backend.device;
+  info_.isa = backend.isa;
+  info_.weights = backend.weights;
+  info_.kv = backend.kv;
+  info_.policy = o.policy;
+  info_.threads = backend.threads;
+  info_.context_length = shared_->context_length;
+  info_.vocab_size = config.vocab_size;
+  info_.cache_bytes = o.cache_bytes;
+  info_.state_bytes = layout.state_bytes;
+  info_.kv_bytes_per_token = layout.kv_bytes_per_token();
+  const auto add = [&](const char* name, std::uint64_t value) {
+    info_.limits.emplace_back(name, std::to_string(value));
+  };
+  add("context_length", static_cast<std::uint64_t>(shared_->context_length));
+  info_.limits.emplace_back("cache_bytes", format_bytes(o.cache_bytes));
+  add("cache_holds_tokens_without_states", o.cache_bytes / info_.kv_bytes_per_token);
+  add("cache_holds_states_without_tokens", o.cache_bytes / layout.state_bytes);
+  add("max_running", static_cast<std::uint64_t>(o.max_running));
+  add("max_step_tokens", static_cast<std::uint64_t>(o.max_step_tokens));
+  add("queue_limit", static_cast<std::uint64_t>(o.queue_limit));
+  add("queue_token_limit", static_cast<std::uint64_t>(o.queue_token_limit));
+  add("max_choices", static_cast<std::uint64_t>(o.max_choices));
+  add("max_logprobs", static_cast<std::uint64_t>(o.max_logprobs));
+  add("max_stop_strings", static_cast<std::uint64_t>(o.max_stop_strings));
+  add("forest_nodes", static_cast<std::uint64_t>(o.forest_nodes));
+  add("request_timeout_ms", static_cast<std::uint64_t>(o.request_timeout.count()));
+  Metrics& metrics = *shared_->metrics;
+  metrics.set_build_info(kVersion, info_.device, info_.isa);
+  metrics.set_model_info(info_.model_name, info_.shape);
+  metrics.set_cache_config_info(1, o.cache_bytes, o.policy, info_.kv);
+  // One budget, either kind may take all of it.
+  metrics.cache_bytes_limit(CacheObject::kv).set(static_cast<double>(o.cache_bytes));
+  metrics.cache_bytes_limit(CacheObject::state).set(static_cast<double>(o.cache_bytes));
+}
+
+engine::RequestLimits ActorEngine::limits() const {
+  engine::RequestLimits limits;
+  limits.vocab_size = info_.vocab_size;
+  limits.context_length = info_.context_length;
+  limits.max_choices = shared_->options.max_choices;
+  limits.max_logprobs = shared_->options.max_logprobs;
+  limits.max_stop_strings = shared_->options.max_stop_strings;
+  return limits;
+}
+
+Result<RequestId> ActorEngine::submit(GenerateRequest request, EventSink sink) {
+  if (shared_->closing) return Error{ErrorCode::unavailable, "the server is shutting down", ""};
+  if (const Status valid = engine::validate(request, limits()); !valid.ok()) return valid.error();
+  // Room in the batch is not queueing: the door counts what may run at once on top of the limit.
+  if (shared_->waiting.fetch_add(1) >=
+      shared_->options.queue_limit + shared_->options.max_running) {
+    --shared_->waiting;
+    return Error{ErrorCode::queue_full,
+                 "the queue is full (" + std::to_string(shared_->options.queue_limit) +
+                     " requests wait); try again later",
+                 ""};
+  }
+  auto ticket = std::make_shared<actors::Ticket>();
+  ticket->id = next_id_++;
+  ticket->submitted = Clock::now();
+  ticket->deadline = ticket->submitted + request.timeout.value_or(shared_->options.request_timeout);
+  ticket->worker =
+      static_cast<int>(ticket->id % static_cast<std::uint64_t>(shared_->options.text_workers));
+  ticket->request = std::move(request);
+  const RequestId id = ticket->id;
+  shared_->tickets.open(id, std::move(sink));
+  runtime_->router(actors::Submit{std::move(ticket)});
+  return id;
+}
+
+void ActorEngine::cancel(RequestId id) {
+  if (!shared_->tickets.is_open(id)) return;
+  runtime_->router(
+      actors::CancelRequest{id, Error{ErrorCode::cancelled, "the request was cancelled", ""}});
+}
+
+Result<std::vector<std::int32_t>> ActorEngine::tokenize(const Prompt& prompt) const {
+  auto encoded = engine::encode_prompt(*shared_->bundle, prompt);
+  if (!encoded.ok()) return encoded.error();
+  return std::move(encoded->tokens);
+}
+
+Result<std::string> ActorEngine::detokenize(std::span<const std::int32_t> tokens, bool skip) const {
+  if (!shared_->bundle->tokenizer) {
+    return Error{ErrorCode::unsupported, "this model was loaded without a tokenizer", "tokens"};
+  }
+  return shared_->bundle->tokenizer->decode(tokens, skip);
+}
+
+std::string ActorEngine::token_bytes(std::int32_t token) const {
+  return shared_->bundle->tokenizer ? std::string(shared_->bundle->tokenizer->id_to_bytes(token))
+                                    : std::string();
+}
+
+EngineStats ActorEngine::stats() const {
+  const engine::PoolUsage usage = shared_->pools->usage();
+  EngineStats s;
+  s.running = shared_->running;
+  s.waiting = shared_->waiting;
+  s.kv_blocks = usage.blocks_live;
+  s.states = usage.states_live;
+  s.kv_bytes =
+      static_cast<std::uint64_t>(usage.blocks_live) * shared_->pools->layout().kv_block_bytes;
+  s.state_bytes = static_cast<std::uint64_t>(usage.states_live) * info_.state_bytes;
+  s.cached_states = shared_->cached_states;
+  s.plan_epoch = shared_->plan_epoch;
+  return s;
+}
+
+Health ActorEngine::health() const {
+  if (shared_->closing) return {false, "shutting down"};
+  if (!shared_->executor_up)
+    return {false, "the device worker failed and has not been restarted yet"};
+  return {true, ""};
+}
+
+std::vector<std::string> ActorEngine::close(std::chrono::milliseconds deadline) {
+  std::lock_guard lock(close_mutex_);
+  if (closed_) return {};
+  closed_ = true;
+  shared_->closing = true;
+  const auto end = Clock::now() + deadline;
+  const auto wait_idle = [&](Clock::time_point until) {
+    while (shared_->tickets.open_count() > 0 && Clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  };
+  wait_idle(end);
+  for (const RequestId id : shared_->tickets.open_ids()) {
+    runtime_->router(actors::CancelRequest{
+        id, Error{ErrorCode::unavailable, "the server is shutting down", ""}});
+  }
+  wait_idle(Clock::now() + std::chrono::seconds(2));
+  shared_->tickets.fail_all(Error{ErrorCode::unavailable, "the server is shutting down", ""});
+  return runtime_->stop(std::chrono::seconds(5));
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_engine(EngineOptions options, std::shared_ptr<Metrics> metrics) {
+  return std::make_unique<ActorEngine>(std::move(options), std::move(metrics));
+}
+
+namespace actors {
+
+void kill_actor(Engine& engine, Role role, int worker) {
+  dynamic_cast<ActorEngine&>(engine).runtime().kill(role, worker);
+}
+
+}  // namespace actors
+}  // namespace cairn

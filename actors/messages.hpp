@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every message that actors exchange. One closed variant per actor: a message that nobody handles
+// does not compile. Large payloads travel as shared pointers; whoever receives a box may move out
+// of it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/batch/batch_loop.hpp"
+#include "engine/engine.hpp"
+#include "engine/prefix/prefix_cache.hpp"
+#include "engine/request/prompt.hpp"
+
+namespace cairn::actors {
+
+using engine::SequenceId;
+using Clock = std::chrono::steady_clock;
+
+/// A sequence's id carries the index of its text worker, so that the executor can address tokens
+/// without a table.
+constexpr SequenceId make_sequence_id(std::uint64_t counter, int worker) {
+  return (counter << 8U) | static_cast<std::uint64_t>(worker);
+}
+constexpr int worker_of(SequenceId id) { return static_cast<int>(id & 0xFFU); }
+inline constexpr int kMaxWorkers = 256;
+
+template <class T>
+using Box = std::shared_ptr<T>;
+
+/// A submitted request, immutable once it is sent.
+struct Ticket {
+  RequestId id = 0;
+  GenerateRequest request;
+  int worker = 0;  // the text worker that serves it from tokenizing to its last event
+  Clock::time_point submitted;
+  Clock::time_point deadline;
+};
+using TicketPtr = std::shared_ptr<const Ticket>;
+
+enum class Role : std::uint8_t { router, prefix, planner, executor, checkpoints, worker };
+inline constexpr int kRoles = 6;
+const char* to_string(Role role);
+
+// ------------------------------------------------------------------------------------- to the
+// router
+
+struct Submit {
+  TicketPtr ticket;
+};
+/// From a worker: the prompt's ids, or why there are none.
+struct Prepared {
+  RequestId id = 0;
+  Box<engine::EncodedPrompt> prompt;
+  std::optional<Error> error;
+};
+struct CancelRequest {
+  RequestId id = 0;
+  Error why;
+};
+/// From prefix, in answer to Lookup.
+struct Granted {
+  SequenceId seq = 0;
+  Box<engine::Lease> lease;
+};
+struct Parked {  // waits for a running prompt that computes its prefix
+  SequenceId seq = 0;
+};
+struct Unparked {  // look it up again
+  SequenceId seq = 0;
+  bool may_wait = true;
+};
+struct Refused {
+  SequenceId seq = 0;
+  engine::NoRoom why;
+};
+/// From the executor, after each step in which something ended.
+struct SequencesEnded {
+  std::vector<engine::EndedSequence> ended;
+  std::vector<engine::PreemptedSequence> preempted;
+};
+/// From prefix: everything that the sequence published has been entered.
+struct Released {
+  SequenceId seq = 0;
+};
+/// From a worker: a stop string completed, the rest of this choice is not wanted.
+struct ChoiceStopped {
+  SequenceId seq = 0;
+};
+/// From a worker: the last event has been delivered.
+struct StreamClosed {
+  RequestId id = 0;
+};
+/// From the supervisor: that actor died and (but for an executor that waits for its turn) was
+/// replaced.
+struct ActorLost {
+  Role role = Role::planner;
+  int worker = 0;
+  std::string why;
+};
+/// From prefix, on its way to the executor: it passes through here so that it cannot overtake the
+/// leader's Admit.
+struct AddSave {
+  SequenceId leader = 0;
+  engine::PlannedSave save;
+};
+struct Tick {};
+
+using RouterMessage =
+    std::variant<Submit, Prepared, CancelRequest, Granted, Parked, Unparked, Refused,
+                 SequencesEnded, Released, ChoiceStopped, StreamClosed, ActorLost, AddSave, Tick>;
+
+// ------------------------------------------------------------------------------------- to prefix
+
+struct Lookup {
+  Box<const engine::LookupRequest> request;
+};
+struct ForgetLookup {  // a parked or queued lookup is no longer wanted
+  SequenceId seq = 0;
+};
+struct Publish {
+  Box<engine::SavedState> saved;
+};
+/// The sequence is over; Released follows.
+struct SequenceOver {
+  SequenceId seq = 0;
+};
+/// From the executor: the leader has passed the place where it was to save.
+struct SaveRefused {
+  SequenceId leader = 0;
+};
+struct WantBlocks {
+  std::int32_t blocks = 0;
+};
+struct PlanPublished {
+  std::shared_ptr<const engine::Plan> plan;
+};
+struct DropCache {};
+
+using PrefixMessage = std::variant<Lookup, ForgetLookup, Publish, SequenceOver, SaveRefused,
+                                   WantBlocks, PlanPublished, DropCache>;
+
+// ------------------------------------------------------------------------------------- to the
+// planner
+
+struct Observed {
+  std::vector<engine::Observation> observations;
+};
+using PlannerMessage = std::variant<Observed>;
+
+// ------------------------------------------------------------------------------------- to the
+// executor
+
+struct Admit {
+  Box<engine::SequenceSpec> spec;
+};
+struct CancelSequence {
+  SequenceId seq = 0;
+};
+/// In answer to WantBlocks; an empty box: nothing could be freed.
+struct BlocksGranted {
+  Box<engine::Reservation> blocks;
+};
+/// A new prefix actor: what was asked of the old one will not be answered.
+struct PrefixReplaced {};
+/// A new router: the sequences of the old one are nobody's.
+struct CancelAll {};
+struct Step {};
+using ExecutorMessage =
+    std::variant<Admit, CancelSequence, AddSave, BlocksGranted, PrefixReplaced, CancelAll, Step>;
+
+// ------------------------------------------------------------------------------------- to
+// checkpoints
+
+struct Saved {
+  Box<engine::SavedState> saved;
+};
+/// Goes behind a sequence's last save, so that prefix sees its end after its states.
+struct EndOfSaves {
+  SequenceId seq = 0;
+};
+using CheckpointMessage = std::variant<Saved, EndOfSaves>;
+
+// ------------------------------------------------------------------------------------- to a text
+// worker
+
+struct Prepare {
+  TicketPtr ticket;
+};
+/// The request runs: its choices' sequences, and what it found cached.
+struct OpenStream {
+  TicketPtr ticket;
+  std::vector<SequenceId> sequences;  // by choice
+  std::int32_t prompt_tokens = 0;
+  std::int32_t cached_tokens = 0;
+  std::uint64_t seed = 0;
+  Box<engine::EncodedPrompt> prompt;
+};
+/// One step's tokens of this worker's sequences.
+struct StepTokens {
+  Clock::time_point at;
+  std::vector<engine::SampledToken> tokens;
+  std::vector<engine::PromptLogprobs> prompt_logprobs;
+  std::vector<engine::EndedSequence> ended;
+};
+/// Nothing more comes: deliver the last event. `failure` unset: Finished.
+struct CloseStream {
+  TicketPtr ticket;
+  Usage usage;  // completion_tokens and first_token_seconds are the worker's to fill in
+  std::optional<Error> failure;
+};
+/// The router died and its requests with it.
+struct DropStreams {};
+using WorkerMessage = std::variant<Prepare, OpenStream, StepTokens, CloseStream, DropStreams>;
+
+}  // namespace cairn::actors

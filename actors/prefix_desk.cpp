@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/prefix_desk.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "metrics/metrics.hpp"
+
+namespace cairn::actors {
+namespace {
+
+engine::PrefixOptions prefix_options(const EngineOptions& options) {
+  engine::PrefixOptions p;
+  p.max_nodes = options.forest_nodes;
+  p.share_wait_tokens = options.share_wait_tokens;
+  return p;
+}
+
+}  // namespace
+
+PrefixDesk::PrefixDesk(std::shared_ptr<Shared> shared, Mail& mail)
+    : shared_(std::move(shared)),
+      mail_(mail),
+      cache_(*shared_->pools, engine::make_policy(shared_->options.policy).take(),
+             prefix_options(shared_->options)) {}
+
+void PrefixDesk::handle(const PrefixMessage& message) {
+  std::visit([this](const auto& m) { on(m); }, message);
+  publish_gauges();
+}
+
+void PrefixDesk::on(const Lookup& m) {
+  const SequenceId seq = m.request->id;
+  engine::LookupResult result = cache_.lookup(*m.request);
+  if (auto* lease = std::get_if<engine::Lease>(&result)) {
+    mail_.router(Granted{seq, std::make_shared<engine::Lease>(std::move(*lease))});
+  } else if (auto* wait = std::get_if<engine::ShareWait>(&result)) {
+    waiters_[wait->leader].push_back({seq, wait->save.position});
+    mail_.router(Parked{seq});
+    mail_.router(AddSave{wait->leader, std::move(wait->save)});
+  } else {
+    mail_.router(Refused{seq, std::get<engine::NoRoom>(std::move(result))});
+  }
+  if (auto observations = cache_.take_observations(); !observations.empty()) {
+    mail_.planner(Observed{std::move(observations)});
+  }
+}
+
+void PrefixDesk::on(const ForgetLookup& m) {
+  for (auto& [leader, list] : waiters_) {
+    std::erase_if(list, [&](const Waiter& w) { return w.seq == m.seq; });
+  }
+  // A lookup that was granted meanwhile is no longer in flight either.
+  cache_.end(m.seq);
+  wake(m.seq, std::numeric_limits<std::int32_t>::max(), true);
+}
+
+void PrefixDesk::on(const Publish& m) {
+  const SequenceId leader = m.saved->id;
+  const std::int32_t position = m.saved->position;
+  cache_.publish(std::move(*m.saved));
+  wake(leader, position, true);
+}
+
+void PrefixDesk::on(const SequenceOver& m) {
+  cache_.end(m.seq);
+  wake(m.seq, std::numeric_limits<std::int32_t>::max(), true);
+  mail_.router(Released{m.seq});
+}
+
+void PrefixDesk::on(const SaveRefused& m) {
+  // The leader is past the fork: what it has, it will publish when it ends; waiting on is not worth
+  // it.
+  wake(m.leader, std::numeric_limits<std::int32_t>::max(), false);
+}
+
+void PrefixDesk::wake(SequenceId leader, std::int32_t up_to, bool may_wait) {
+  const auto it = waiters_.find(leader);
+  if (it == waiters_.end()) return;
+  auto& list = it->second;
+  const auto ready = std::stable_partition(list.begin(), list.end(),
+                                           [&](const Waiter& w) { return w.position > up_to; });
+  // Each goes to the front of the queue: the last one sent is the first one served.
+  for (auto w = list.end(); w != ready; --w) mail_.router(Unparked{std::prev(w)->seq, may_wait});
+  list.erase(ready, list.end());
+  if (list.empty()) waiters_.erase(it);
+}
+
+void PrefixDesk::on(const WantBlocks& m) {
+  auto blocks = cache_.extend(m.blocks);
+  mail_.executor(
+      BlocksGranted{blocks ? std::make_shared<engine::Reservation>(std::move(*blocks)) : nullptr});
+}
+
+void PrefixDesk::on(const PlanPublished& m) {
+  shared_->plan_epoch = m.plan->epoch;
+  cache_.adopt(m.plan);
+}
+
+void PrefixDesk::on(const DropCache&) { cache_.clear(); }
+
+void PrefixDesk::publish_gauges() {
+  const engine::PrefixStats now = cache_.stats();
+  const Metrics& metrics = *shared_->metrics;
+  shared_->cached_states = now.states;
+  for (int k = 0; k < engine::kStateKinds; ++k) {
+    const auto kind = static_cast<CheckpointKind>(k);
+    metrics.state_checkpoints(kind).set(static_cast<double>(now.states_by_kind[k]));
+    metrics.state_checkpoint_stored_total(kind).add(
+        static_cast<double>(now.stored_by_kind[k] - counted_.stored_by_kind[k]));
+    metrics.state_checkpoint_evicted_total(kind).add(
+        static_cast<double>(now.evicted_by_kind[k] - counted_.evicted_by_kind[k]));
+  }
+  metrics.state_checkpoint_skipped_total(SkipReason::no_room)
+      .add(static_cast<double>(now.skipped - counted_.skipped));
+  metrics.cache_bytes(CacheObject::kv).set(static_cast<double>(now.kv_bytes));
+  metrics.cache_bytes(CacheObject::state).set(static_cast<double>(now.state_bytes));
+  const engine::PoolUsage usage = shared_->pools->usage();
+  const double kv_used = static_cast<double>(usage.blocks_live) *
+                         static_cast<double>(shared_->pools->layout().kv_block_bytes);
+  metrics.kv_cache_usage_perc().set(kv_used / static_cast<double>(usage.bytes_budget));
+  counted_ = now;
+}
+
+}  // namespace cairn::actors

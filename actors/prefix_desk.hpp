@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The prefix actor: the radix forest, who waits for whose prefill, and plans swapped in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/mail.hpp"
+#include "actors/shared.hpp"
+
+namespace cairn::actors {
+
+/// Owned by the prefix actor. Dies with its forest: leases that run elsewhere keep what they hold.
+class PrefixDesk {
+ public:
+  PrefixDesk(std::shared_ptr<Shared> shared, Mail& mail);
+
+  void handle(const PrefixMessage& message);
+
+ private:
+  struct Waiter {
+    SequenceId seq = 0;
+    std::int32_t position = 0;  // the leader saves here
+  };
+
+  void on(const Lookup& m);
+  void on(const ForgetLookup& m);
+  void on(const Publish& m);
+  void on(const SequenceOver& m);
+  void on(const SaveRefused& m);
+  void on(const WantBlocks& m);
+  void on(const PlanPublished& m);
+  void on(const DropCache& m);
+
+  void wake(SequenceId leader, std::int32_t up_to, bool may_wait);
+  void publish_gauges();
+
+  std::shared_ptr<Shared> shared_;
+  Mail& mail_;
+  engine::PrefixCache cache_;
+  std::unordered_map<SequenceId, std::vector<Waiter>> waiters_;  // by leader
+  engine::PrefixStats counted_;  // what the counters have been told so far
+};
+
+}  // namespace cairn::actors

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/runtime.hpp"
+
+#include <caf/all.hpp>
+
+#include <array>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+#include "actors/checkpoint_desk.hpp"
+#include "actors/executor_desk.hpp"
+#include "actors/planner_desk.hpp"
+#include "actors/prefix_desk.hpp"
+#include "actors/router.hpp"
+#include "actors/text_worker.hpp"
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "metrics/metrics.hpp"
+
+namespace cairn::actors {
+
+/// One CAF message type per actor: its closed variant.
+template <class M>
+struct Letter {
+  M body;
+};
+using RouterLetter = Letter<RouterMessage>;
+using PrefixLetter = Letter<PrefixMessage>;
+using PlannerLetter = Letter<PlannerMessage>;
+using ExecutorLetter = Letter<ExecutorMessage>;
+using CheckpointLetter = Letter<CheckpointMessage>;
+using WorkerLetter = Letter<WorkerMessage>;
+struct Die {};
+struct Respawn {};
+
+}  // namespace cairn::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::RouterLetter)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::PrefixLetter)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::PlannerLetter)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::ExecutorLetter)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::CheckpointLetter)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::WorkerLetter)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::Die)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::Respawn)
+
+namespace cairn::actors {
+namespace {
+
+constexpr auto kExecutorRestartGap = std::chrono::seconds(60);
+
+ActorName metric_name(Role role) {
+  switch (role) {
+    case Role::router:
+      return ActorName::router;
+    case Role::prefix:
+      return ActorName::prefix;
+    case Role::planner:
+      return ActorName::planner;
+    case Role::executor:
+      return ActorName::executor;
+    case Role::checkpoints:
+      return ActorName::checkpoints;
+    case Role::worker:
+      return ActorName::text;
+  }
+  return ActorName::text;
+}
+
+template <class Desk>
+struct DeskState {
+  std::unique_ptr<Desk> desk;
+};
+
+// Receives, calls the desk, counts. A desk that throws ends its actor; the text goes to the
+// supervisor's log.
+template <class Desk, class Message>
+caf::behavior desk_behavior(caf::stateful_actor<DeskState<Desk>>* self,
+                            std::shared_ptr<Shared> shared, Mail* mail, Role role) {
+  self->set_exception_handler([role](caf::scheduled_actor*, std::exception_ptr& e) -> caf::error {
+    try {
+      std::rethrow_exception(e);
+    } catch (const std::exception& problem) {
+      log(LogLevel::error, std::string(to_string(role)) + " actor failed: " + problem.what());
+      return caf::make_error(caf::sec::runtime_error, std::string(problem.what()));
+    } catch (...) {
+      return caf::make_error(caf::sec::runtime_error, std::string("unknown exception"));
+    }
+  });
+  self->state.desk = std::make_unique<Desk>(shared, *mail);
+  const auto handled = shared->metrics->actor_messages_handled_total(metric_name(role));
+  return {
+      [self, handled](const Letter<Message>& letter) {
+        handled.add();
+        self->state.desk->handle(letter.body);
+      },
+      [](const Die&) { throw InvariantError("told to die"); },
+  };
+}
+
+}  // namespace
+
+struct Runtime::Impl {
+  Impl(std::shared_ptr<Shared> s, Runtime* r);
+
+  struct Config : caf::actor_system_config {
+    Config() {
+      set("scheduler.policy", caf::atom("sharing"));
+      set("scheduler.max-threads", static_cast<std::size_t>(3));
+    }
+  };
+
+  template <class Desk, class Message, caf::spawn_options Options>
+  caf::actor spawn_desk(Role role) {
+    return system.spawn<Options>(desk_behavior<Desk, Message>, shared, static_cast<Mail*>(runtime),
+                                 role);
+  }
+  caf::actor spawn(Role role);
+  void start(Role role, int index);
+  std::string name_of(const caf::actor_addr& address, Role& role, int& index);
+
+  caf::actor target(Role role, int index = 0) const {
+    std::lock_guard lock(mutex);
+    return handles[static_cast<std::size_t>(role)][static_cast<std::size_t>(index)];
+  }
+  template <class Message>
+  void send(Role role, int index, Message message) {
+    shared->metrics->actor_messages_sent_total(metric_name(role)).add();
+    if (const caf::actor to = target(role, index)) {
+      caf::anon_send(to, Letter<Message>{std::move(message)});
+    }
+  }
+  caf::behavior supervise(caf::event_based_actor* self);
+  void on_down(caf::event_based_actor* self, const caf::down_msg& down);
+  void lose_router(const std::string& why);
+  void revive_executor(caf::event_based_actor* self);
+
+  std::shared_ptr<Shared> shared;
+  Runtime* runtime;
+  Config config;
+  caf::actor_system system;
+  mutable std::mutex mutex;
+  std::array<std::vector<caf::actor>, kRoles> handles;  // by role, then by index
+  caf::actor supervisor;
+  Clock::time_point executor_revived;  // last restart; the supervisor's
+  bool stopping = false;               // under mutex: deaths are exits now
+};
+
+Runtime::Impl::Impl(std::shared_ptr<Shared> s, Runtime* r)
+    : shared(std::move(s)), runtime(r), system(config) {
+  for (int role = 0; role < kRoles; ++role) {
+    const int count = static_cast<Role>(role) == Role::worker ? shared->options.text_workers : 1;
+    handles[static_cast<std::size_t>(role)].resize(static_cast<std::size_t>(count));
+  }
+}
+
+caf::actor Runtime::Impl::spawn(Role role) {
+  switch (role) {
+    case Role::router:
+      return spawn_desk<Router, RouterMessage, caf::no_spawn_options>(role);
+    case Role::prefix:
+      return spawn_desk<PrefixDesk, PrefixMessage, caf::no_spawn_options>(role);
+    case Role::planner:
+      return spawn_desk<PlannerDesk, PlannerMessage, caf::detached>(role);
+    case Role::executor:
+      return spawn_desk<ExecutorDesk, ExecutorMessage, caf::detached>(role);
+    case Role::checkpoints:
+      return spawn_desk<CheckpointDesk, CheckpointMessage, caf::detached>(role);
+    case Role::worker:
+      return spawn_desk<TextWorker, WorkerMessage, caf::no_spawn_options>(role);
+  }
+  throw InvariantError("no such role");
+}
+
+void Runtime::Impl::start(Role role, int index) {
+  const caf::actor fresh = spawn(role);
+  std::lock_guard lock(mutex);
+  handles[static_cast<std::size_t>(role)][static_cast<std::size_t>(index)] = fresh;
+  if (role == Role::executor) shared->executor_up = true;
+}
+
+caf::behavior Runtime::Impl::supervise(caf::event_based_actor* self) {
+  self->set_down_handler([this, self](caf::down_msg& down) { on_down(self, down); });
+  for (auto& list : handles) {
+    for (const caf::actor& a : list) self->monitor(a);
+  }
+  return {[this, self](const Respawn&) { revive_executor(self); }};
+}
+
+std::string Runtime::Impl::name_of(const caf::actor_addr& address, Role& role, int& index) {
+  std::lock_guard lock(mutex);
+  for (std::size_t r = 0; r < handles.size(); ++r) {
+    for (std::size_t i = 0; i < handles[r].size(); ++i) {
+      if (!handles[r][i] || handles[r][i].address() != address) continue;
+      role = static_cast<Role>(r);
+      index = static_cast<int>(i);
+      handles[r][i] = nullptr;
+      return stopping ? std::string() : to_string(role);
+    }
+  }
+  return {};
+}
+
+void Runtime::Impl::on_down(caf::event_based_actor* self, const caf::down_msg& down) {
+  Role role{};
+  int index = 0;
+  const std::string name = name_of(down.source, role, index);
+  if (name.empty()) return;  // a stop, or an actor that was replaced already
+  const std::string why = system.render(down.reason);
+  log(LogLevel::error, "the " + name + " actor died (" + why + ")");
+  shared->metrics->actor_restarts_total(metric_name(role)).add();
+  if (role == Role::executor) {
+    shared->executor_up = false;
+    runtime->router(ActorLost{role, index, why});
+    const auto next = executor_revived + kExecutorRestartGap;
+    if (executor_revived == Clock::time_point{} || next <= Clock::now())
+      return revive_executor(self);
+    log(LogLevel::warning, "the executor starts again a minute after its last restart");
+    self->delayed_send(self, next - Clock::now(), Respawn{});
+    return;
+  }
+  start(role, index);
+  self->monitor(target(role, index));
+  if (role == Role::prefix) runtime->executor(PrefixReplaced{});
+  if (role == Role::router) return lose_router(why);
+  runtime->router(ActorLost{role, index, why});
+}
+
+// The router's requests end here; prefix is replaced too, since leases that were on their way to
+// the old router would stay in flight for ever.
+void Runtime::Impl::lose_router(const std::string& why) {
+  shared->tickets.fail_all(Error{ErrorCode::internal, "the request router failed: " + why, ""});
+  for (int w = 0; w < shared->options.text_workers; ++w) runtime->worker(w, DropStreams{});
+  runtime->executor_urgent(CancelAll{});
+  caf::anon_send_exit(target(Role::prefix), caf::exit_reason::kill);
+}
+
+void Runtime::Impl::revive_executor(caf::event_based_actor* self) {
+  {
+    std::lock_guard lock(mutex);
+    if (stopping) return;
+  }
+  executor_revived = Clock::now();
+  start(Role::executor, 0);
+  self->monitor(target(Role::executor));
+  runtime->router(Tick{});  // the queue moves again
+}
+
+Runtime::Runtime(std::shared_ptr<Shared> shared)
+    : impl_(std::make_unique<Impl>(std::move(shared), this)) {
+  for (int role = 0; role < kRoles; ++role) {
+    const auto count = impl_->handles[static_cast<std::size_t>(role)].size();
+    for (std::size_t i = 0; i < count; ++i) {
+      impl_->start(static_cast<Role>(role), static_cast<int>(i));
+    }
+  }
+  impl_->supervisor = impl_->system.spawn(
+      [impl = impl_.get()](caf::event_based_actor* self) { return impl->supervise(self); });
+}
+
+Runtime::~Runtime() {
+  for (const std::string& name : stop(std::chrono::seconds(5))) {
+    log(LogLevel::error, "the " + name + " actor did not stop");
+  }
+}
+
+void Runtime::router(RouterMessage message) { impl_->send(Role::router, 0, std::move(message)); }
+void Runtime::prefix(PrefixMessage message) { impl_->send(Role::prefix, 0, std::move(message)); }
+void Runtime::planner(PlannerMessage message) { impl_->send(Role::planner, 0, std::move(message)); }
+void Runtime::executor(ExecutorMessage message) {
+  impl_->send(Role::executor, 0, std::move(message));
+}
+void Runtime::checkpoints(CheckpointMessage message) {
+  impl_->send(Role::checkpoints, 0, std::move(message));
+}
+void Runtime::worker(int index, WorkerMessage message) {
+  impl_->send(Role::worker, index, std::move(message));
+}
+
+void Runtime::executor_urgent(ExecutorMessage message) {
+  impl_->shared->metrics->actor_messages_sent_total(ActorName::executor).add();
+  if (const caf::actor to = impl_->target(Role::executor)) {
+    caf::anon_send<caf::message_priority::high>(to, ExecutorLetter{std::move(message)});
+  }
+}
+
+void Runtime::router_after(std::chrono::milliseconds delay, RouterMessage message) {
+  impl_->shared->metrics->actor_messages_sent_total(ActorName::router).add();
+  if (const caf::actor to = impl_->target(Role::router)) {
+    caf::delayed_anon_send(to, delay, RouterLetter{std::move(message)});
+  }
+}
+
+void Runtime::kill([[maybe_unused]] Role role, [[maybe_unused]] int worker) {
+#ifdef CAIRN_FAILPOINTS_ENABLED
+  if (const caf::actor to = impl_->target(role, worker)) caf::anon_send(to, Die{});
+#endif
+}
+
+std::vector<std::string> Runtime::stop(std::chrono::milliseconds deadline) {
+  std::vector<std::pair<std::string, caf::actor>> order;
+  {
+    std::lock_guard lock(impl_->mutex);
+    if (impl_->stopping) return {};
+    impl_->stopping = true;
+    order.emplace_back("supervisor", impl_->supervisor);
+    for (const Role role : {Role::router, Role::worker, Role::planner, Role::prefix,
+                            Role::checkpoints, Role::executor}) {
+      for (caf::actor& a : impl_->handles[static_cast<std::size_t>(role)]) {
+        if (a) order.emplace_back(to_string(role), a);
+        a = nullptr;
+      }
+    }
+    impl_->supervisor = nullptr;
+  }
+  std::vector<std::string> left;
+  caf::scoped_actor self{impl_->system};
+  const auto end = Clock::now() + deadline;
+  for (auto& [name, actor] : order) {
+    self->monitor(actor);
+    self->send_exit(actor, caf::exit_reason::user_shutdown);
+    const auto rest =
+        std::max(std::chrono::milliseconds(1),
+                 std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()));
+    bool down = false;
+    self->receive([&](const caf::down_msg&) { down = true; },
+                  caf::after(rest) >> [&] { left.push_back(name); });
+  }
+  // An actor that hangs must not hang the system's destructor with it.
+  if (!left.empty()) impl_->system.await_actors_before_shutdown(false);
+  return left;
+}
+
+}  // namespace cairn::actors

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all actors of one engine share: immutable after start, or thread-safe by itself.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "actors/tickets.hpp"
+#include "engine/cache/pools.hpp"
+#include "engine/engine.hpp"
+#include "engine/model_bundle.hpp"
+
+namespace cairn::actors {
+
+struct Shared {
+  EngineOptions options;
+  std::shared_ptr<const engine::ModelBundle> bundle;
+  std::shared_ptr<engine::MemoryPools> pools;
+  std::shared_ptr<Metrics> metrics;  // never null
+  std::int32_t context_length = 0;
+
+  /// A backend for the executor; called on its thread, again when it is replaced. Throws
+  /// DeviceError.
+  std::function<std::unique_ptr<model::Backend>()> make_backend;
+
+  Tickets tickets;  // submitted, last event not yet delivered
+  std::atomic<std::uint64_t> next_sequence{1};
+  // Read by Engine::submit, stats and health without asking an actor.
+  std::atomic<std::int64_t> waiting{0};  // tickets not yet admitted to the batch
+  std::atomic<std::int64_t> waiting_tokens{0};
+  std::atomic<std::int64_t> running{0};  // sequences in the batch
+  std::atomic<std::int64_t> cached_states{0};
+  std::atomic<std::uint64_t> plan_epoch{0};
+  std::atomic<bool> executor_up{false};
+  std::atomic<bool> closing{false};
+};
+
+}  // namespace cairn::actors

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/text_worker.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/failpoints.hpp"
+#include "base/log.hpp"
+#include "metrics/metrics.hpp"
+
+namespace cairn::actors {
+namespace {
+
+Outcome outcome_of(const std::optional<Error>& failure, const std::optional<FinishReason>& reason) {
+  if (failure) {
+    const bool aborted =
+        failure->code == ErrorCode::cancelled || failure->code == ErrorCode::deadline;
+    return aborted ? Outcome::abort : Outcome::error;
+  }
+  return reason == FinishReason::length ? Outcome::length : Outcome::stop;
+}
+
+}  // namespace
+
+TextWorker::TextWorker(std::shared_ptr<Shared> shared, Mail& mail)
+    : shared_(std::move(shared)), mail_(mail) {}
+
+void TextWorker::handle(const WorkerMessage& message) {
+  std::visit([this](const auto& m) { on(m); }, message);
+}
+
+void TextWorker::on(const Prepare& m) {
+  Prepared reply;
+  reply.id = m.ticket->id;
+  try {
+    if (hit_failpoint("text.prepare")) throw std::runtime_error("failpoint text.prepare");
+    auto encoded = engine::encode_prompt(*shared_->bundle, m.ticket->request.prompt);
+    if (encoded.ok()) {
+      reply.prompt = std::make_shared<engine::EncodedPrompt>(encoded.take());
+    } else {
+      reply.error = encoded.error();
+    }
+  } catch (const std::exception& e) {
+    log(LogLevel::error, std::string("text work failed: ") + e.what());
+    reply.error = Error{ErrorCode::internal, "the prompt could not be processed", ""};
+  }
+  mail_.router(std::move(reply));
+}
+
+void TextWorker::on(const OpenStream& m) {
+  const GenerateRequest& asked = m.ticket->request;
+  Stream stream;
+  stream.ticket = m.ticket;
+  stream.started = {m.prompt_tokens, m.cached_tokens, m.seed, {}};
+  stream.stop_ids = asked.stop_token_ids;
+  if (!asked.ignore_eos) {
+    stream.stop_ids.insert(stream.stop_ids.end(), shared_->bundle->stop_ids.begin(),
+                           shared_->bundle->stop_ids.end());
+  }
+  if (asked.echo && m.prompt) stream.echo = m.prompt->text;
+  if (asked.prompt_logprobs) stream.prompt_left = m.prompt_tokens - 1;
+  for (const SequenceId seq : m.sequences) {
+    stream.choices.push_back(
+        {seq,
+         {shared_->bundle->tokenizer, asked.stop, asked.skip_special_tokens, asked.logprobs >= 0},
+         std::nullopt});
+    owners_[seq] = m.ticket->id;
+  }
+  Stream& kept = streams_.insert_or_assign(m.ticket->id, std::move(stream)).first->second;
+  if (kept.prompt_left <= 0) emit_start(kept);
+}
+
+// Started waits for the prompt's log-probs, which it carries.
+void TextWorker::emit_start(Stream& stream) {
+  if (stream.started_sent) return;
+  stream.started_sent = true;
+  emit(*stream.ticket, std::move(stream.started));
+  if (stream.echo.empty()) return;
+  for (std::size_t c = 0; c < stream.choices.size(); ++c) {
+    Delta delta;
+    delta.choice = static_cast<std::int32_t>(c);
+    delta.text = stream.echo;
+    emit(*stream.ticket, std::move(delta));
+  }
+}
+
+TextWorker::Stream* TextWorker::stream_of(SequenceId seq, Choice** choice) {
+  const auto owner = owners_.find(seq);
+  if (owner == owners_.end()) return nullptr;
+  Stream& stream = streams_.at(owner->second);
+  for (Choice& c : stream.choices) {
+    if (c.seq == seq) *choice = &c;
+  }
+  return &stream;
+}
+
+void TextWorker::on(const StepTokens& m) {
+  for (const auto& part : m.prompt_logprobs) take_prompt(part);
+  for (const auto& token : m.tokens) take_token(token, m.at);
+  for (const auto& ended : m.ended) end_choice(ended);
+}
+
+void TextWorker::take_prompt(const engine::PromptLogprobs& part) {
+  Choice* choice = nullptr;
+  Stream* stream = stream_of(part.id, &choice);
+  if (!stream || stream->started_sent) return;
+  auto& prompt = stream->started.prompt;
+  if (prompt.empty()) prompt.emplace_back();  // nothing precedes the first token
+  for (const auto& entry : part.entries) {
+    prompt.push_back(engine::token_info(shared_->bundle->tokenizer.get(), entry));
+    --stream->prompt_left;
+  }
+  if (stream->prompt_left <= 0) emit_start(*stream);
+}
+
+void TextWorker::take_token(const engine::SampledToken& token, Clock::time_point at) {
+  Choice* choice = nullptr;
+  Stream* stream = stream_of(token.id, &choice);
+  if (!stream || choice->reason) return;
+  emit_start(*stream);
+  const Metrics& metrics = *shared_->metrics;
+  if (!stream->first_token_seconds) {
+    const double seconds = std::chrono::duration<double>(at - stream->ticket->submitted).count();
+    stream->first_token_seconds = seconds;
+    metrics
+        .time_to_first_token_seconds(stream->started.cached_tokens > 0 ? CacheTemperature::warm
+                                                                       : CacheTemperature::cold)
+        .observe(seconds);
+  } else {
+    metrics.inter_token_latency_seconds().observe(
+        std::chrono::duration<double>(at - stream->last_token).count());
+  }
+  stream->last_token = at;
+  metrics.generation_tokens_total().add();
+  const bool is_stop = std::find(stream->stop_ids.begin(), stream->stop_ids.end(), token.token) !=
+                       stream->stop_ids.end();
+  Delta delta;
+  delta.choice = static_cast<std::int32_t>(choice - stream->choices.data());
+  choice->stream.push(token.token, is_stop, token.logprobs, delta);
+  if (choice->stream.stopped()) {
+    mail_.router(ChoiceStopped{token.id});
+    finish_choice(*stream, *choice, FinishReason::stop, std::move(delta));
+  } else if (!delta.text.empty() || !delta.tokens.empty()) {
+    emit(*stream->ticket, std::move(delta));
+  }
+}
+
+void TextWorker::end_choice(const engine::EndedSequence& ended) {
+  Choice* choice = nullptr;
+  Stream* stream = stream_of(ended.id, &choice);
+  if (!stream || choice->reason) return;
+  Delta delta;
+  delta.choice = static_cast<std::int32_t>(choice - stream->choices.data());
+  choice->stream.finish(delta);
+  FinishReason reason = FinishReason::abort;
+  if (ended.reason == engine::EndReason::stop) reason = FinishReason::stop;
+  if (ended.reason == engine::EndReason::length) reason = FinishReason::length;
+  if (ended.reason == engine::EndReason::failed) reason = FinishReason::error;
+  // Held-back text may complete a stop string with the last bytes of the detokenizer.
+  if (choice->stream.stopped() && reason == FinishReason::length) reason = FinishReason::stop;
+  finish_choice(*stream, *choice, reason, std::move(delta));
+}
+
+void TextWorker::finish_choice(Stream& stream, Choice& choice, FinishReason reason, Delta delta) {
+  choice.reason = reason;
+  if (reason == FinishReason::abort || reason == FinishReason::error) return;  // Failed follows
+  emit_start(stream);
+  const std::int32_t index = delta.choice;
+  if (!delta.text.empty() || !delta.tokens.empty()) emit(*stream.ticket, std::move(delta));
+  emit(*stream.ticket, ChoiceFinished{index, reason});
+}
+
+void TextWorker::on(const CloseStream& m) {
+  const auto it = streams_.find(m.ticket->id);
+  Stream* stream = it == streams_.end() ? nullptr : &it->second;
+  Usage usage = m.usage;
+  if (stream) {
+    usage.first_token_seconds = stream->first_token_seconds.value_or(0);
+    for (const Choice& c : stream->choices) usage.completion_tokens += c.stream.generated();
+  }
+  count_end(stream, m, usage);
+  if (m.failure) {
+    emit(*m.ticket, Failed{*m.failure, usage});
+  } else {
+    if (stream) emit_start(*stream);
+    emit(*m.ticket, Finished{usage});
+  }
+  if (stream) {
+    for (const Choice& c : stream->choices) owners_.erase(c.seq);
+    streams_.erase(it);
+  }
+  mail_.router(StreamClosed{m.ticket->id});
+}
+
+void TextWorker::count_end(const Stream* stream, const CloseStream& m, const Usage& usage) {
+  const Metrics& metrics = *shared_->metrics;
+  std::optional<FinishReason> reason;
+  if (stream && !stream->choices.empty()) reason = stream->choices.front().reason;
+  metrics.requests_total(endpoint_label(m.ticket->request.endpoint), outcome_of(m.failure, reason))
+      .add();
+  metrics.e2e_request_latency_seconds().observe(usage.total_seconds);
+  if (usage.prompt_tokens == 0 || !stream) return;
+  metrics.prompt_tokens_total().add(usage.prompt_tokens);
+  metrics.request_prompt_tokens().observe(usage.prompt_tokens);
+  metrics.request_cached_tokens().observe(usage.cached_tokens);
+  metrics.request_generation_tokens().observe(usage.completion_tokens);
+  metrics.request_prefill_time_seconds().observe(usage.prefill_seconds);
+  metrics.request_decode_time_seconds().observe(usage.decode_seconds);
+}
+
+void TextWorker::on(const DropStreams&) {
+  streams_.clear();
+  owners_.clear();
+}
+
+}  // namespace cairn::actors
