@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Log-probs in the two schemas of the OpenAI API.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/engine.hpp"
+#include "engine/request/json_text.hpp"
+
+namespace cairn::engine::openai {
+
+/// {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal": null}. A token that is
+/// half a character shows U+FFFD as text; its bytes are exact.
+void write_chat_logprobs(JsonWriter& json, std::span<const TokenInfo> tokens);
+
+/// The older schema. A token that is half a character is spelled "bytes:\xNN...", so that keys
+/// differ. `offset` is where the tokens' text starts, in characters of the whole text; moves on by
+/// what was written.
+void write_completion_logprobs(JsonWriter& json, std::span<const TokenInfo> tokens,
+                               bool first_has_none, std::int64_t& offset);
+
+}  // namespace cairn::engine::openai
