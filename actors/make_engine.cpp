@@ -13,6 +13,7 @@
 
 #include "actors/runtime.hpp"
 #include "actors/testing.hpp"
+#include "actors/wrap_backend.hpp"
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/log.hpp"
@@ -133,7 +134,7 @@ std::unique_ptr<model::Backend> ActorEngine::make_backend() {
   cpu.isa = shared_->options.isa;
   cpu.kv = shared_->options.kv == "f32" ? model::KvType::f32 : model::KvType::bf16;
   cpu.max_step_tokens = shared_->options.max_step_tokens;
-  return model::make_cpu_backend(shared_->bundle->weights, cpu);
+  return actors::wrapped(model::make_cpu_backend(shared_->bundle->weights, cpu));
 }
 
 void ActorEngine::make_pools(const model::MemoryLayout& layout) {
@@ -302,6 +303,16 @@ namespace actors {
 
 void kill_actor(Engine& engine, Role role, int worker) {
   dynamic_cast<ActorEngine&>(engine).runtime().kill(role, worker);
+}
+
+void drop_cache(Engine& engine) {
+  dynamic_cast<ActorEngine&>(engine).runtime().prefix(DropCache{});
+  const auto end = Clock::now() + std::chrono::seconds(5);
+  while (Clock::now() < end) {
+    const EngineStats now = engine.stats();
+    if (now.states == 0 && now.kv_blocks == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 }  // namespace actors

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/testing.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "actors/wrap_backend.hpp"
+
+namespace cairn::actors {
+namespace {
+
+BackendWrapper& wrapper() {
+  static BackendWrapper instance;
+  return instance;
+}
+
+class OneUlpBackend final : public model::Backend {
+ public:
+  explicit OneUlpBackend(std::unique_ptr<model::Backend> inner) : inner_(std::move(inner)) {}
+  const model::ModelConfig& config() const override { return inner_->config(); }
+  model::MemoryLayout layout() const override { return inner_->layout(); }
+  model::BackendInfo info() const override { return inner_->info(); }
+  model::StepLogits step(std::span<const model::StepSlice> slices) override {
+    return inner_->step(slices);
+  }
+  void reset_state(std::byte* state) override { inner_->reset_state(state); }
+  void copy_state(const std::byte* from, std::byte* to) override {
+    inner_->copy_state(from, to);
+    // The middle of the first recurrent layer's S: it is read by every later token.
+    std::uint32_t word = 0;
+    std::memcpy(&word, to + 128, sizeof word);
+    word ^= 1U;
+    std::memcpy(to + 128, &word, sizeof word);
+  }
+  void copy_kv_slots(const std::byte* from, std::byte* to, std::int32_t tokens) override {
+    inner_->copy_kv_slots(from, to, tokens);
+  }
+
+ private:
+  std::unique_ptr<model::Backend> inner_;
+};
+
+}  // namespace
+
+void wrap_backends([[maybe_unused]] BackendWrapper w) {
+#ifdef CAIRN_FAILPOINTS_ENABLED
+  wrapper() = std::move(w);
+#endif
+}
+
+std::unique_ptr<model::Backend> wrapped(std::unique_ptr<model::Backend> backend) {
+  return wrapper() ? wrapper()(std::move(backend)) : std::move(backend);
+}
+
+std::unique_ptr<model::Backend> add_one_ulp_to_restored_states(
+    std::unique_ptr<model::Backend> inner) {
+  return std::make_unique<OneUlpBackend>(std::move(inner));
+}
+
+}  // namespace cairn::actors

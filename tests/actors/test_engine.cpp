@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user of the public API relies on besides exactness: limits, cancels, deaths, sharing,
+// numbers.
+#include <algorithm>
+#include <thread>
+
+#include "actors/testing.hpp"
+#include "base/check.hpp"
+#include "base/failpoints.hpp"
+#include "metrics/metrics.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/client.hpp"
+
+using namespace cairn;
+using namespace cairn::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+EngineOptions tiny() {
+  EngineOptions o;
+  o.model = CAIRN_FIXTURES "/tiny";
+  o.threads = 1;
+  o.cache_bytes = 8'000'000;
+  return o;
+}
+
+std::vector<std::int32_t> ids(std::size_t n, std::int32_t seed) {
+  std::vector<std::int32_t> out(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    out[i] = static_cast<std::int32_t>((i * 37 + static_cast<std::size_t>(seed) * 101 + i * i % 7) %
+                                       128);
+  }
+  return out;
+}
+
+GenerateRequest endless(std::vector<std::int32_t> prompt, std::int32_t max_tokens) {
+  GenerateRequest r = ids_request(std::move(prompt), max_tokens);
+  r.ignore_eos = true;
+  return r;
+}
+
+void require_empty_pools(Engine& engine) {
+  actors::drop_cache(engine);
+  const EngineStats s = engine.stats();
+  CHECK(s.kv_blocks == 0);
+  CHECK(s.states == 0);
+  CHECK(s.running == 0);
+  CHECK(s.waiting == 0);
+}
+
+struct Failpoints {
+  explicit Failpoints(const char* table) { set_failpoints(table); }
+  ~Failpoints() { set_failpoints(""); }
+};
+
+}  // namespace
+
+TEST_CASE("an exact repeat has all but the last token cached and the same answer") {
+  const auto engine = make_engine(tiny());
+  const auto request = endless(ids(150, 1), 10);
+  const Answer cold = ask(*engine, request);
+  const Answer warm = ask(*engine, request);
+  REQUIRE_FALSE(warm.error);
+  CHECK(cold.cached() == 0);
+  CHECK(warm.cached() == 149);
+  CHECK(warm.tokens == cold.tokens);
+  CHECK(warm.reasons[0] == FinishReason::length);
+  CHECK(warm.usage->completion_tokens == 10);
+}
+
+TEST_CASE(
+    "prompts that leave a shared document at 60 % find most of it cached the first time and all "
+    "but 32 tokens later") {
+  const auto engine = make_engine(tiny());
+  const auto document = ids(400, 2);
+  const auto with_tail = [&](std::size_t keep, std::int32_t seed) {
+    auto prompt = document;
+    prompt.resize(keep);
+    const auto tail = ids(24, seed);
+    prompt.insert(prompt.end(), tail.begin(), tail.end());
+    return endless(prompt, 4);
+  };
+  ask(*engine, with_tail(400, 11));
+  CHECK(ask(*engine, with_tail(400, 12)).cached() >= 300);
+  const std::size_t fork = 240;
+  CHECK(ask(*engine, with_tail(fork, 13)).cached() >= static_cast<int>(fork * 3 / 4));
+  for (std::int32_t seed = 14; seed < 17; ++seed) {
+    CHECK(ask(*engine, with_tail(fork, seed)).cached() >= static_cast<int>(fork) - 32);
+  }
+  const Answer repeat = ask(*engine, with_tail(fork, 16));
+  CHECK(repeat.cached() == static_cast<int>(fork) + 23);
+}
+
+TEST_CASE("A15: the second turn of a chat computes only what is new") {
+  const auto engine = make_engine(tiny());
+  const auto first = ids(100, 3);
+  const Answer answer = ask(*engine, endless(first, 12));
+  auto second = first;
+  second.insert(second.end(), answer.tokens[0].begin(), answer.tokens[0].end());
+  const auto more = ids(9, 4);
+  second.insert(second.end(), more.begin(), more.end());
+  CHECK(ask(*engine, endless(second, 4)).cached() >= 111);
+}
+
+TEST_CASE("A16: a prompt of twenty tokens is cached like any other") {
+  const auto engine = make_engine(tiny());
+  ask(*engine, endless(ids(20, 5), 2));
+  CHECK(ask(*engine, endless(ids(20, 5), 2)).cached() == 19);
+}
+
+TEST_CASE("an answer is the same alone and in a crowd, sampled or greedy") {
+  const auto engine = make_engine(tiny());
+  auto request = endless(ids(70, 6), 16);
+  request.sampling.temperature = 1.F;
+  request.sampling.seed = 5;
+  request.use_cache = false;
+  const Answer alone = ask(*engine, request);
+  std::vector<std::unique_ptr<Call>> crowd;
+  for (int i = 0; i < 7; ++i) {
+    crowd.push_back(std::make_unique<Call>(*engine, endless(ids(40 + 13 * i, 20 + i), 20)));
+  }
+  CHECK(ask(*engine, request).tokens == alone.tokens);
+  for (auto& call : crowd) CHECK_FALSE(call->wait().error);
+}
+
+TEST_CASE("B11: n choices come with their own indices, the first equal to a single one") {
+  const auto engine = make_engine(tiny());
+  auto request = endless(ids(90, 7), 8);
+  request.sampling.temperature = 1.F;
+  request.sampling.seed = 9;
+  const Answer one = ask(*engine, request);
+  request.n = 4;
+  const Answer four = ask(*engine, request);
+  REQUIRE(four.tokens.size() == 4);
+  CHECK(four.tokens[0] == one.tokens[0]);
+  CHECK(four.tokens[1] != four.tokens[0]);
+  CHECK(four.usage->completion_tokens == 32);
+  for (const auto& reason : four.reasons) CHECK(reason == FinishReason::length);
+}
+
+TEST_CASE("requests that share an uncached prefix compute it once") {
+  auto metrics = std::make_shared<Metrics>();
+  auto o = tiny();
+  o.max_step_tokens = 32;
+  o.share_wait_tokens = 64;
+  const auto engine = make_engine(o, metrics);
+  const Failpoints slow("executor.step=sleep:2");
+  const auto document = ids(400, 8);
+  std::vector<std::unique_ptr<Call>> calls;
+  for (std::int32_t i = 0; i < 4; ++i) {
+    auto prompt = document;
+    const auto tail = ids(16, 30 + i);
+    prompt.insert(prompt.end(), tail.begin(), tail.end());
+    calls.push_back(std::make_unique<Call>(*engine, endless(prompt, 2)));
+  }
+  int followers = 0;
+  for (auto& call : calls) {
+    const Answer a = call->wait();
+    REQUIRE_FALSE(a.error);
+    if (a.cached() >= 380) ++followers;
+  }
+  CHECK(followers == 3);
+  CHECK(metrics->shared_prefill_waits_total().value() >= 3);
+}
+
+TEST_CASE("a cancelled leader hands over to those who waited for it") {
+  auto o = tiny();
+  o.max_step_tokens = 16;
+  o.share_wait_tokens = 64;
+  const auto engine = make_engine(o);
+  const Failpoints slow("executor.step=sleep:5");
+  auto prompt = ids(400, 9);
+  Call leader(*engine, endless(prompt, 2));
+  prompt.resize(380);
+  Call follower(*engine, endless(prompt, 2));
+  std::this_thread::sleep_for(30ms);
+  leader.cancel();
+  CHECK(leader.wait().error->code == ErrorCode::cancelled);
+  CHECK_FALSE(follower.wait().error);
+  require_empty_pools(*engine);
+}
+
+TEST_CASE("A23: aborted requests leave the pools where they began, wherever they were caught") {
+  auto o = tiny();
+  o.max_step_tokens = 16;
+  o.max_running = 2;
+  const auto engine = make_engine(o);
+  const Failpoints slow("executor.step=sleep:1");
+  for (int i = 0; i < 40; ++i) {
+    Call call(*engine, endless(ids(300, i), 40));
+    if (i % 4 == 1) std::this_thread::sleep_for(2ms);
+    if (i % 4 == 2) call.wait_tokens(1);
+    if (i % 4 == 3) call.wait_tokens(5);
+    call.cancel();
+    const Answer a = call.wait();
+    CHECK(a.last_events == 1);
+    CHECK((!a.error || a.error->code == ErrorCode::cancelled));
+  }
+  require_empty_pools(*engine);
+}
+
+TEST_CASE("a cancel takes effect within a step or two") {
+  const auto engine = make_engine(tiny());
+  const Failpoints slow("executor.step=sleep:20");
+  Call call(*engine, endless(ids(10, 1), 400));
+  call.wait_tokens(2);
+  const auto start = std::chrono::steady_clock::now();
+  call.cancel();
+  const Answer a = call.wait();
+  CHECK(a.error->code == ErrorCode::cancelled);
+  CHECK(std::chrono::steady_clock::now() - start < 500ms);
+}
+
+TEST_CASE("a request whose time runs out fails with deadline and frees its place") {
+  const auto engine = make_engine(tiny());
+  const Failpoints slow("executor.step=sleep:20");
+  auto request = endless(ids(10, 1), 400);
+  request.timeout = 200ms;
+  const Answer a = ask(*engine, request);
+  REQUIRE(a.error);
+  CHECK(a.error->code == ErrorCode::deadline);
+  require_empty_pools(*engine);
+}
+
+TEST_CASE("a full queue refuses at the door and serves again when it has drained") {
+  auto o = tiny();
+  o.max_running = 1;
+  o.queue_limit = 2;
+  const auto engine = make_engine(o);
+  std::vector<std::unique_ptr<Call>> calls;
+  {
+    const Failpoints slow("executor.step=sleep:20");
+    for (int i = 0; i < 8; ++i) {
+      calls.push_back(std::make_unique<Call>(*engine, endless(ids(10, i), 5)));
+    }
+    std::this_thread::sleep_for(20ms);
+  }
+  int refused = 0;
+  for (auto& call : calls) {
+    const Answer a = call->wait();
+    if (a.error) {
+      CHECK(a.error->code == ErrorCode::queue_full);
+      ++refused;
+    }
+  }
+  CHECK(refused >= 3);
+  CHECK(refused < 8);
+  CHECK_FALSE(ask(*engine, endless(ids(10, 1), 2)).error);
+}
+
+TEST_CASE("B27: a prompt that does not fit the context is refused with both numbers") {
+  const auto engine = make_engine(tiny());
+  const Answer a = ask(*engine, endless(ids(600, 1), 1));
+  REQUIRE(a.error);
+  CHECK(a.error->code == ErrorCode::context_overflow);
+  CHECK(a.error->message.find("512") != std::string::npos);
+  CHECK(a.error->message.find("60") != std::string::npos);
+}
+
+TEST_CASE("E9: an answer that reaches the end of the context finishes with length") {
+  const auto engine = make_engine(tiny());
+  auto request = endless(ids(500, 1), 1);
+  request.max_tokens.reset();
+  const Answer a = ask(*engine, request);
+  REQUIRE_FALSE(a.error);
+  CHECK(a.reasons[0] == FinishReason::length);
+  CHECK(a.tokens[0].size() == 12);
+}
+
+TEST_CASE(
+    "requests that need more memory than the cache can ever have are refused with both sizes") {
+  auto o = tiny();
+  o.cache_bytes = 70'000;
+  const auto engine = make_engine(o);
+  const Answer a = ask(*engine, endless(ids(400, 1), 100));
+  REQUIRE(a.error);
+  CHECK(a.error->code == ErrorCode::no_memory);
+  CHECK_FALSE(ask(*engine, endless(ids(30, 1), 3)).error);
+}
+
+TEST_CASE(
+    "memory that runs out while decoding preempts the youngest and nobody can tell from the "
+    "answers") {
+  auto metrics = std::make_shared<Metrics>();
+  auto o = tiny();
+  o.cache_bytes = 420'000;
+  o.policy = "last";
+  const auto engine = make_engine(o, metrics);
+  std::vector<Answer> alone;
+  for (int i = 0; i < 4; ++i) {
+    auto r = endless(ids(20, 40 + i), 420);
+    r.use_cache = false;
+    alone.push_back(ask(*engine, r));
+  }
+  std::vector<std::unique_ptr<Call>> calls;
+  for (int i = 0; i < 4; ++i) {
+    calls.push_back(std::make_unique<Call>(*engine, endless(ids(20, 40 + i), 420)));
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const Answer a = calls[i]->wait();
+    REQUIRE_FALSE(a.error);
+    CHECK(a.tokens == alone[i].tokens);
+  }
+  CHECK(metrics->preemptions_total().value() > 0);
+  require_empty_pools(*engine);
+}
+
+TEST_CASE("prompt log-probs ignore the cache and report nothing cached") {
+  const auto engine = make_engine(tiny());
+  auto request = endless(ids(60, 1), 2);
+  ask(*engine, request);
+  request.prompt_logprobs = true;
+  request.logprobs = 2;
+  const Answer a = ask(*engine, request);
+  REQUIRE_FALSE(a.error);
+  CHECK(a.cached() == 0);
+  REQUIRE(a.started->prompt.size() == 60);
+  CHECK(a.started->prompt[5].top.size() == 2);
+  CHECK(a.started->prompt[5].chosen.token == ids(60, 1)[5]);
+}
+
+TEST_CASE("with a solve held open for five seconds tokens keep flowing at the same rate") {
+  auto o = tiny();
+  const auto engine = make_engine(o);
+  const auto rate = [&] {
+    const Answer a = ask(*engine, endless(ids(20, 90), 400));
+    std::vector<double> gaps;
+    for (std::size_t i = 1; i < a.token_times.size(); ++i) {
+      gaps.push_back(
+          std::chrono::duration<double>(a.token_times[i] - a.token_times[i - 1]).count());
+    }
+    std::nth_element(gaps.begin(), gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2),
+                     gaps.end());
+    return gaps[gaps.size() / 2];
+  };
+  const double before = rate();
+  const Failpoints held("planner.solve=sleep:5000");
+  for (int i = 0; i < 12; ++i) ask(*engine, endless(ids(30, 60), 1));  // due for a plan
+  const std::uint64_t epoch = engine->stats().plan_epoch;
+  const auto start = std::chrono::steady_clock::now();
+  double during = 0;
+  int rounds = 0;
+  while (std::chrono::steady_clock::now() - start < 1500ms) {
+    during += rate();
+    ++rounds;
+  }
+  CHECK(engine->stats().plan_epoch == epoch);  // the solve is still held
+  CHECK(during / rounds < 3 * before + 0.001);
+  set_failpoints("");
+}
+
+TEST_CASE("a planner, checkpoints or prefix actor that dies costs recomputing, never a request") {
+  for (const auto role : {actors::Role::planner, actors::Role::checkpoints, actors::Role::prefix}) {
+    auto metrics = std::make_shared<Metrics>();
+    auto o = tiny();
+    o.max_step_tokens = 32;
+    const auto engine = make_engine(o, metrics);
+    const auto request = endless(ids(200, 1), 30);
+    const Answer calm = ask(*engine, request);
+    std::vector<std::unique_ptr<Call>> calls;
+    {
+      const Failpoints slow("executor.step=sleep:2");
+      for (int i = 0; i < 4; ++i) calls.push_back(std::make_unique<Call>(*engine, request));
+      calls[0]->wait_tokens(3);
+      actors::kill_actor(*engine, role);
+      for (int i = 0; i < 4; ++i) calls.push_back(std::make_unique<Call>(*engine, request));
+      for (auto& call : calls) {
+        const Answer a = call->wait();
+        CAPTURE(actors::to_string(role));
+        REQUIRE_FALSE(a.error);
+        CHECK(a.tokens == calm.tokens);
+      }
+    }
+    CHECK(ask(*engine, request).tokens == calm.tokens);
+    CHECK(ask(*engine, request).cached() == 199);  // caching works again
+    require_empty_pools(*engine);
+  }
+}
+
+TEST_CASE("a dead executor fails its requests with a clear error, is restarted and serves again") {
+  auto metrics = std::make_shared<Metrics>();
+  const auto engine = make_engine(tiny(), metrics);
+  const Failpoints slow("executor.step=sleep:5");
+  Call call(*engine, endless(ids(30, 1), 300));
+  call.wait_tokens(3);
+  actors::kill_actor(*engine, actors::Role::executor);
+  const Answer a = call.wait();
+  REQUIRE(a.error);
+  CHECK(a.error->code == ErrorCode::unavailable);
+  CHECK(a.last_events == 1);
+  CHECK_FALSE(ask(*engine, endless(ids(30, 1), 3)).error);
+  CHECK(engine->health().ready);
+  CHECK(metrics->actor_restarts_total(ActorName::executor).value() == 1);
+  // A second death within the minute: not ready, requests wait.
+  Call second(*engine, endless(ids(30, 2), 300));
+  second.wait_tokens(3);
+  actors::kill_actor(*engine, actors::Role::executor);
+  CHECK(second.wait().error->code == ErrorCode::unavailable);
+  CHECK_FALSE(engine->health().ready);
+  auto waits = endless(ids(30, 2), 3);
+  waits.timeout = 150ms;
+  CHECK(ask(*engine, waits).error->code == ErrorCode::deadline);
+  require_empty_pools(*engine);
+}
+
+TEST_CASE("a dead router or text worker ends every request it had, once, and the engine goes on") {
+  for (const auto role : {actors::Role::router, actors::Role::worker}) {
+    auto o = tiny();
+    o.text_workers = 1;
+    const auto engine = make_engine(o);
+    {
+      const Failpoints slow("executor.step=sleep:5");
+      Call a(*engine, endless(ids(30, 1), 300));
+      Call b(*engine, endless(ids(40, 2), 300));
+      a.wait_tokens(3);
+      actors::kill_actor(*engine, role);
+      for (Call* call : {&a, &b}) {
+        const Answer answer = call->wait();
+        CAPTURE(actors::to_string(role));
+        REQUIRE(answer.error);
+        CHECK(answer.last_events == 1);
+      }
+    }
+    CHECK_FALSE(ask(*engine, endless(ids(30, 1), 3)).error);
+    require_empty_pools(*engine);
+  }
+}
+
+TEST_CASE("a store that fails costs the hit, not the answer") {
+  const auto engine = make_engine(tiny());
+  const Failpoints broken("host.store=fail");
+  const Answer first = ask(*engine, endless(ids(100, 1), 5));
+  const Answer second = ask(*engine, endless(ids(100, 1), 5));
+  REQUIRE_FALSE(second.error);
+  CHECK(second.cached() == 0);
+  CHECK(second.tokens == first.tokens);
+  require_empty_pools(*engine);
+}
+
+TEST_CASE("closing lets requests end, then cancels, and refuses new ones") {
+  const auto engine = make_engine(tiny());
+  const Failpoints slow("executor.step=sleep:5");
+  Call quick(*engine, endless(ids(10, 1), 3));
+  Call slow_one(*engine, endless(ids(10, 2), 450));
+  CHECK(engine->close(400ms).empty());
+  CHECK_FALSE(quick.wait().error);
+  CHECK(slow_one.wait().error->code == ErrorCode::unavailable);
+  CHECK(Call(*engine, endless(ids(10, 1), 3)).wait().error->code == ErrorCode::unavailable);
+}
+
+TEST_CASE("options that make no sense are refused by name at start") {
+  const auto message = [](auto change) {
+    EngineOptions o = tiny();
+    change(o);
+    try {
+      make_engine(o);
+    } catch (const LoadError& e) {
+      return std::string(e.what());
+    } catch (const DeviceError& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  CHECK(message([](auto& o) { o.policy = "magic"; }).find("magic") != std::string::npos);
+  CHECK(message([](auto& o) { o.kv = "int3"; }).find("int3") != std::string::npos);
+  CHECK(message([](auto& o) { o.context_length = 100000; }).find("512") != std::string::npos);
+  CHECK(message([](auto& o) { o.model = "/nowhere/at/all"; }).find("/nowhere/at/all") !=
+        std::string::npos);
+  CHECK(message([](auto& o) { o.max_running = 0; }).find("max_running") != std::string::npos);
+  CHECK(message([](auto& o) { o.cache_bytes = 1000; }) != "accepted");
+  CHECK(message([](auto& o) { o.isa = "mmx"; }).find("mmx") != std::string::npos);
+}
+
+TEST_CASE("D12: time to first token is counted once for each request that produced a token") {
+  auto metrics = std::make_shared<Metrics>();
+  const auto engine = make_engine(tiny(), metrics);
+  auto request = endless(ids(50, 1), 3);
+  request.n = 2;
+  ask(*engine, request);
+  ask(*engine, endless(ids(50, 1), 3));
+  ask(*engine, endless(ids(600, 1), 3));  // refused
+  const auto count = metrics->time_to_first_token_seconds(CacheTemperature::cold).count() +
+                     metrics->time_to_first_token_seconds(CacheTemperature::warm).count();
+  CHECK(count == 2);
+  CHECK(metrics->request_prompt_tokens().count() == 2);
+}
+
+TEST_CASE("D4: the hit counter and usage come from the same number") {
+  auto metrics = std::make_shared<Metrics>();
+  const auto engine = make_engine(tiny(), metrics);
+  double cached = 0;
+  for (int i = 0; i < 6; ++i) cached += ask(*engine, endless(ids(60 + 5 * (i % 2), 1), 3)).cached();
+  CHECK(metrics->prefix_cache_hits_total().value() == cached);
+  CHECK(cached > 0);
+  CHECK(metrics->prefix_cache_queries_total().value() == 3 * 60 + 3 * 65);
+}
