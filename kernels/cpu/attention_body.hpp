@@ -42,7 +42,7 @@ struct Attention {
   /// ascending.
   template <bool kHalf, int kHeads, int kVectors>
   static void scores(const float* q, std::int32_t head_dim, const std::byte* const* keys,
-                     float* out) {  // out [kHeads, 64]
+                     const std::byte* const* vals, float* out) {  // out [kHeads, 64]
     V acc[kHeads][kVectors];
     CAIRN_UNROLL
     for (auto& row : acc) {
@@ -54,6 +54,8 @@ struct Attention {
       V odd[kVectors];
       CAIRN_UNROLL
       for (int b = 0; b < kVectors; ++b) {
+        // The values, which values() walks in strips, arrive in memory order meanwhile.
+        __builtin_prefetch(vals[b] + d * (kHalf ? 32 : 64), 0, 2);
         if constexpr (kHalf) {
           V::load_pairs(keys[b] + d * 32, even[b], odd[b]);
         } else {
@@ -85,8 +87,8 @@ struct Attention {
   /// acc = acc * rescale + sum over keys of p v, keys ascending; slots past `live` are never read.
   template <bool kHalf, bool kFull, int kHeads, int kVectors>
   static void values(const float* p, const float* rescale, const std::byte* const* blocks,
-                     std::int32_t live, std::int32_t head_dim, std::int64_t d, int lanes,
-                     float* acc, std::int64_t stride) {
+                     const std::byte* const* next, std::int32_t live, std::int32_t head_dim,
+                     std::int64_t d, int lanes, float* acc, std::int64_t stride) {
     V sum[kHeads][kVectors];
     CAIRN_UNROLL
     for (int h = 0; h < kHeads; ++h) {
@@ -96,18 +98,23 @@ struct Attention {
       }
     }
     for (std::int32_t j = 0; j < live; ++j) {
-      const std::byte* row =
-          blocks[j / kKvBlockTokens] +
+      const std::int64_t at =
           ((j % kKvBlockTokens) * static_cast<std::int64_t>(head_dim) + d) * (kHalf ? 2 : 4);
+      const std::byte* row = blocks[j / kKvBlockTokens] + at;
+      // The next tile's keys fill as many bytes as this one's values.
+      CAIRN_UNROLL
+      for (int c = 0; c < kVectors * (kHalf ? 32 : 64); c += 64) {
+        __builtin_prefetch(next[j / kKvBlockTokens] + at + c, 0, 2);
+      }
       V v[kVectors];
       CAIRN_UNROLL
       for (int c = 0; c < kVectors; ++c) {
         if constexpr (kHalf) {
-          const auto* at = reinterpret_cast<const Bf16*>(row) + 16 * c;
-          v[c] = kFull ? V::load_bf16(at) : V::load_bf16_n(at, lanes);
+          const auto* from = reinterpret_cast<const Bf16*>(row) + 16 * c;
+          v[c] = kFull ? V::load_bf16(from) : V::load_bf16_n(from, lanes);
         } else {
-          const auto* at = reinterpret_cast<const float*>(row) + 16 * c;
-          v[c] = kFull ? V::load(at) : V::load_n(at, lanes);
+          const auto* from = reinterpret_cast<const float*>(row) + 16 * c;
+          v[c] = kFull ? V::load(from) : V::load_n(from, lanes);
         }
       }
       CAIRN_UNROLL
@@ -127,16 +134,16 @@ struct Attention {
   /// Folds the `live` first keys of a tile into the folds of kHeads heads. `live` >= 1.
   template <bool kHalf, int kHeads>
   static void fold_heads(const AttentionArgs& a, const float* q, const std::byte* const* keys,
-                         const std::byte* const* vals, std::int32_t live, float* folds,
-                         std::int64_t fold_stride, float* p) {
+                         const std::byte* const* vals, const std::byte* const* next,
+                         std::int32_t live, float* folds, std::int64_t fold_stride, float* p) {
     constexpr int kN = V::kAttentionVectors;
     const std::int32_t head_dim = a.layout.head_dim;
     const int blocks = (live + kKvBlockTokens - 1) / kKvBlockTokens;
     int b = 0;
     for (; b + kN <= blocks; b += kN) {
-      scores<kHalf, kHeads, kN>(q, head_dim, keys + b, p + 16 * b);
+      scores<kHalf, kHeads, kN>(q, head_dim, keys + b, vals + b, p + 16 * b);
     }
-    for (; b < blocks; ++b) scores<kHalf, kHeads, 1>(q, head_dim, keys + b, p + 16 * b);
+    for (; b < blocks; ++b) scores<kHalf, kHeads, 1>(q, head_dim, keys + b, vals + b, p + 16 * b);
 
     const V scale = V::set1(a.scale);
     const V lowest = V::set1(-__builtin_inff());
@@ -172,24 +179,28 @@ struct Attention {
     }
     std::int64_t d = 0;
     for (; d + 16 * kN <= head_dim; d += 16 * kN) {
-      values<kHalf, true, kHeads, kN>(p, rescale, vals, live, head_dim, d, 16, folds, fold_stride);
+      values<kHalf, true, kHeads, kN>(p, rescale, vals, next, live, head_dim, d, 16, folds,
+                                      fold_stride);
     }
     for (; d + 16 <= head_dim; d += 16) {
-      values<kHalf, true, kHeads, 1>(p, rescale, vals, live, head_dim, d, 16, folds, fold_stride);
+      values<kHalf, true, kHeads, 1>(p, rescale, vals, next, live, head_dim, d, 16, folds,
+                                     fold_stride);
     }
     if (d < head_dim) {
-      values<kHalf, false, kHeads, 1>(p, rescale, vals, live, head_dim, d, head_dim - d, folds,
-                                      fold_stride);
+      values<kHalf, false, kHeads, 1>(p, rescale, vals, next, live, head_dim, d, head_dim - d,
+                                      folds, fold_stride);
     }
   }
 
   template <bool kHalf, int kHeads>
   static void fold_group(const AttentionArgs& a, std::int32_t& h, const float* q,
                          const std::byte* const* keys, const std::byte* const* vals,
-                         std::int32_t live, float* folds, std::int64_t fold_stride, float* p) {
+                         const std::byte* const* next, std::int32_t live, float* folds,
+                         std::int64_t fold_stride, float* p) {
     for (; h + kHeads <= a.group; h += kHeads) {
       fold_heads<kHalf, kHeads>(a, q + h * static_cast<std::int64_t>(a.layout.head_dim), keys, vals,
-                                live, folds + h * fold_stride, fold_stride, p + h * kAttentionTile);
+                                next, live, folds + h * fold_stride, fold_stride,
+                                p + h * kAttentionTile);
     }
   }
 
@@ -201,20 +212,25 @@ struct Attention {
     const auto live = static_cast<std::int32_t>(left < kAttentionTile ? left : kAttentionTile);
     const std::byte* keys[kBlocks];
     const std::byte* vals[kBlocks];
+    const std::byte* next[kBlocks];
     for (int b = 0; b * kKvBlockTokens < live; ++b) {
       const std::byte* layer = a.blocks[tile * kBlocks + b] + a.layer_offset;
       keys[b] = layer + a.layout.key_offset(a.kv_head);
       vals[b] = layer + a.layout.value_offset(a.kv_head);
+      const std::int64_t later = tile * kBlocks + b + kBlocks;
+      next[b] = later * kKvBlockTokens <= a.position + row
+                    ? a.blocks[later] + a.layer_offset + a.layout.key_offset(a.kv_head)
+                    : keys[b];
     }
     const float* q = a.q + row * a.ldq;
     std::int32_t h = 0;
     if constexpr (V::kAttentionHeads >= 4) {
-      fold_group<kHalf, 4>(a, h, q, keys, vals, live, folds, fold_stride, p);
+      fold_group<kHalf, 4>(a, h, q, keys, vals, next, live, folds, fold_stride, p);
     }
     if constexpr (V::kAttentionHeads >= 2) {
-      fold_group<kHalf, 2>(a, h, q, keys, vals, live, folds, fold_stride, p);
+      fold_group<kHalf, 2>(a, h, q, keys, vals, next, live, folds, fold_stride, p);
     }
-    fold_group<kHalf, 1>(a, h, q, keys, vals, live, folds, fold_stride, p);
+    fold_group<kHalf, 1>(a, h, q, keys, vals, next, live, folds, fold_stride, p);
   }
 
   /// The one function that joins ranges, in ascending order: total <- total + part.

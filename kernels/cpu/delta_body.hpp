@@ -37,8 +37,8 @@ struct Delta {
   }
 
   template <int kVectors, bool kFull>
-  static void strip(const DeltaArgs& a, std::int32_t column, int n) {
-    float* state = a.state + column;
+  static void strip(const DeltaArgs& a, std::int32_t column, int n, float* state,
+                    std::int64_t stride) {
     V seen[kVectors];   // S^T k of the decayed state
     V delta[kVectors];  // beta (v - seen)
     V out[kVectors];
@@ -46,7 +46,7 @@ struct Delta {
     CAIRN_UNROLL
     for (V& s : seen) s = V::zero();
     for (std::int32_t i = 0; i < a.dk; ++i) {
-      float* row = state + static_cast<std::int64_t>(i) * a.dv;
+      float* row = state + i * stride;
       const V k = V::set1(a.k[i]);
       CAIRN_UNROLL
       for (int c = 0; c < kVectors; ++c) {
@@ -70,7 +70,7 @@ struct Delta {
         const float* next_k = k + a.ldk;
         decay = V::set1(a.decay[(t + 1) * a.ldg]);
         for (std::int32_t i = 0; i < a.dk; ++i) {
-          float* row = state + static_cast<std::int64_t>(i) * a.dv;
+          float* row = state + i * stride;
           const V ki = V::set1(k[i]);
           const V qi = V::set1(q[i]);
           const V next = V::set1(next_k[i]);
@@ -85,7 +85,7 @@ struct Delta {
         }
       } else {
         for (std::int32_t i = 0; i < a.dk; ++i) {
-          float* row = state + static_cast<std::int64_t>(i) * a.dv;
+          float* row = state + i * stride;
           const V ki = V::set1(k[i]);
           const V qi = V::set1(q[i]);
           CAIRN_UNROLL
@@ -103,19 +103,44 @@ struct Delta {
     }
   }
 
+  /// Many tokens: the strip is copied together first, because rows 512 bytes apart share few cache
+  /// sets.
+  template <int kVectors>
+  static void compact_strip(const DeltaArgs& a, std::int32_t column) {
+    constexpr std::int64_t kWidth = 16 * kVectors;
+    alignas(64) float copy[kMaxCompactRows * kWidth];
+    move(a.state + column, a.dv, copy, kWidth, a.dk, kWidth);
+    strip<kVectors, true>(a, column, 16, copy, kWidth);
+    move(copy, kWidth, a.state + column, a.dv, a.dk, kWidth);
+  }
+  static void move(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride,
+                   std::int32_t rows, std::int64_t width) {
+    for (std::int32_t i = 0; i < rows; ++i) {
+      for (std::int64_t c = 0; c < width; c += 16) {
+        V::load(from + i * from_stride + c).store(to + i * to_stride + c);
+      }
+    }
+  }
+
   static void run(const DeltaArgs& a) {
     if (a.tokens <= 0) return;
     std::int32_t c = a.column_begin;
-    // Whole rows for a few tokens: memory is then read in order.
-    constexpr int kRow = 4 * V::kDeltaVectors;
-    if (a.tokens < 4) {
-      for (; c + 16 * kRow <= a.column_end; c += 16 * kRow) strip<kRow, true>(a, c, 16);
-    }
     constexpr int kStrip = V::kDeltaVectors;
-    for (; c + 16 * kStrip <= a.column_end; c += 16 * kStrip) strip<kStrip, true>(a, c, 16);
-    for (; c + 16 <= a.column_end; c += 16) strip<1, true>(a, c, 16);
-    if (c < a.column_end) strip<1, false>(a, c, a.column_end - c);
+    constexpr int kRow = 4 * kStrip;
+    if (a.tokens < 4) {
+      // Whole rows: memory is read in order.
+      for (; c + 16 * kRow <= a.column_end; c += 16 * kRow) {
+        strip<kRow, true>(a, c, 16, a.state + c, a.dv);
+      }
+    } else if (a.dk <= kMaxCompactRows) {
+      for (; c + 16 * kStrip <= a.column_end; c += 16 * kStrip) compact_strip<kStrip>(a, c);
+    }
+    for (; c + 16 <= a.column_end; c += 16) strip<1, true>(a, c, 16, a.state + c, a.dv);
+    if (c < a.column_end) strip<1, false>(a, c, a.column_end - c, a.state + c, a.dv);
   }
+
+ private:
+  static constexpr std::int32_t kMaxCompactRows = 256;
 };
 
 }  // namespace cairn::kernels

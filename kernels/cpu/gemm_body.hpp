@@ -18,6 +18,7 @@ namespace cairn::kernels {
 template <class V>
 struct WideTile {
   static constexpr int kMaxRows = 6;
+  static constexpr std::int64_t kDepth = 2048;  // 256 KiB of weights: second-level cache
 
   template <int kRows>
   static void run(const Bf16* w, std::int64_t k, const float* x, std::int64_t ldx, float* y,
@@ -49,8 +50,7 @@ struct WideTile {
 
 template <class Tile>
 struct Gemm {
-  // 2048 k of 64 bf16 columns are 256 KiB.
-  static constexpr std::int64_t kDepth = 2048;
+  static constexpr std::int64_t kDepth = Tile::kDepth;
 
   static void tile(int rows, const Bf16* w, std::int64_t k, const float* x, std::int64_t ldx,
                    float* y, std::int64_t ldy, bool resume) {

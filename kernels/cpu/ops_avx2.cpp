@@ -11,12 +11,13 @@
 #pragma GCC target("avx2,fma")
 #endif
 
+#include "kernels/cpu/gemm_avx2.hpp"
 #include "kernels/cpu/table_body.hpp"
 #include "kernels/cpu/vec_avx2.hpp"
 
 namespace cairn::kernels {
 
-constinit const Ops shared::kAvx2 = make_table<Vec256, WideTile<Vec256>>(Isa::avx2);
+constinit const Ops shared::kAvx2 = make_table<Vec256, TileAvx2>(Isa::avx2);
 
 }  // namespace cairn::kernels
 

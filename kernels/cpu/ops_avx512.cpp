@@ -9,7 +9,8 @@
 #pragma clang attribute push( \
     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
 #else
-// g++ 12 takes the deliberately undefined operands of its own intrinsics for mistakes (GCC bug 105593).
+// g++ 12 takes the deliberately undefined operands of its own intrinsics for mistakes (GCC bug
+// 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")

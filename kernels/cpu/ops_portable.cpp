@@ -5,6 +5,7 @@
 
 namespace cairn::kernels {
 
-constinit const Ops shared::kPortable = make_table<VecPortable, WideTile<VecPortable>>(Isa::portable);
+constinit const Ops shared::kPortable =
+    make_table<VecPortable, WideTile<VecPortable>>(Isa::portable);
 
 }  // namespace cairn::kernels

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over registers must be unrolled completely, at every optimisation level, or the registers become memory.
+// Loops over registers must be unrolled completely, at every optimisation level, or the registers
+// become memory.
 #pragma once
 
 #if defined(__clang__)
