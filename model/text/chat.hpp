@@ -14,6 +14,7 @@
 
 #include "base/json.hpp"
 #include "base/result.hpp"
+#include "model/text/tokenizer.hpp"
 
 namespace cairn::text {
 
@@ -89,10 +90,16 @@ class ChatTemplate {
                               const RenderOptions& options = {}) const;
 
  private:
+  ChatTemplate(std::string_view source, std::string_view tools_source, ChatTemplateOptions options,
+               std::string_view name);
+
   std::shared_ptr<const jinja::Template> plain_;
   std::shared_ptr<const jinja::Template> with_tools_;  // never null; often the same
   std::shared_ptr<const ChatTemplateOptions> options_;
 };
+
+/// The chat as the tokenizer takes it; views into `chat.text`.
+std::vector<Segment> prompt_segments(const RenderedChat& chat);
 
 /// Brings OpenAI-style messages into the form templates expect: content parts joined to one string,
 /// `developer` as `system`, null content beside tool calls as "", string arguments of tool calls
