@@ -184,9 +184,13 @@ std::string to_nfc(std::string_view text, OffsetMap* map) {
     const Part part = next_change(text, i);
     out.append(text, i, part.begin - i);
     if (part.begin < part.end) {
-      if (map) map->rewritten(out.size(), part.begin);
-      append_nfc(text.substr(part.begin, part.end - part.begin), out);
-      if (map) map->copied(out.size(), part.end);
+      const std::size_t begin = out.size();
+      const std::string_view before = text.substr(part.begin, part.end - part.begin);
+      append_nfc(before, out);
+      if (map && std::string_view(out).substr(begin) != before) {
+        map->rewritten(begin, part.begin);
+        map->copied(out.size(), part.end);
+      }
     }
     i = part.end;
   }
