@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Continuous batching without actors: admitted sequences, one model step at a time. Owned by one
 // thread (the executor).
+//
+// A step has one row for every decoding sequence, then prefill chunks. Half of the rows left go to
+// the oldest prompts, half to those with the least left to run: the oldest always advances, a short
+// prompt is not held up by a giant one. What a sequence computes never depends on its share.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +20,7 @@
 namespace cairn::engine {
 
 struct BatchOptions {
-  std::int32_t max_step_tokens =
-      512;  // rows of a step; decode rows come first, prefill chunks share the rest
+  std::int32_t max_step_tokens = 512;  // rows of a step; decode rows and one of prefill always fit
   std::int32_t max_running = 16;
   std::int32_t sampled_vocab = 0;  // ids below it may be produced; 0: the backend's config says
   std::string isa;                 // of the sampler, as in CpuOptions
@@ -25,17 +28,17 @@ struct BatchOptions {
 
 /// A sequence as admitted. For a preempted one `tokens` is prompt + what was generated, and
 /// `generated` says how many of them are its own: sampling goes on with the same counters, so the
-/// answer's bits do not change.
+/// answer's bits do not change, and its prompt's log-probs, reported before, are not repeated.
 struct SequenceSpec {
   SequenceId id = 0;
   TokenSeq tokens;
   std::int32_t generated = 0;
-  std::int32_t max_new = 1;  // in all, the generated ones included
-  std::int32_t context_length = 0;
+  std::int32_t max_new = 1;         // in all, the generated ones included; 0 ends after the prompt
+  std::int32_t context_length = 0;  // prompt and answer; 0: no limit
   model::SamplingParams sampling;
   std::int32_t choice = 0;  // index of the choice: part of the random stream's key
-  std::vector<std::int32_t>
-      stop_ids;  // ending tokens (eos and the request's own); empty with ignore_eos
+  // Ending tokens: eos (not with ignore_eos) and the request's own.
+  std::vector<std::int32_t> stop_ids;
   std::int32_t logprobs = -1;
   bool prompt_logprobs = false;
   Lease lease;
@@ -44,6 +47,7 @@ struct SequenceSpec {
 struct SampledToken {
   SequenceId id = 0;
   std::int32_t token = 0;
+  bool stop = false;  // one of stop_ids: counted as generated, but no part of the answer's text
   model::TokenLogprobs logprobs;  // filled when asked for
 };
 
@@ -67,6 +71,8 @@ struct EndedSequence {
 };
 
 /// Memory ran out and this one was the youngest: its lease is gone, look it up again with `tokens`.
+/// The blocks that only it held went to the older ones that waited. Never one that is prefilling
+/// within its reservation.
 struct PreemptedSequence {
   SequenceId id = 0;
   TokenSeq tokens;
@@ -76,11 +82,18 @@ struct PreemptedSequence {
 struct StepReport {
   std::vector<SampledToken> tokens;  // in batch order
   std::vector<PromptLogprobs> prompt_logprobs;
-  std::vector<SavedState> saved;      // to be published, in order of position per sequence
+  // To be published, in order of position per sequence. The running state of one that ended is
+  // handed over as answer_end (of one cancelled in its prompt as planned, 16 tokens or more beyond
+  // its resume point), covering every token that was run: all but the last sampled one.
+  std::vector<SavedState> saved;
   std::vector<SequenceId> prefilled;  // finished their prompt in this step
   std::vector<EndedSequence> ended;
   std::vector<PreemptedSequence> preempted;
-  std::int32_t blocks_wanted = 0;  // decoding will need these soon: ask the prefix cache
+  // Decoding will need these soon: ask the prefix cache and add_blocks() what it gives. Repeated
+  // until satisfied. A sequence without a block for its next token pauses. A report without rows
+  // says that all of them pause: have the answer in before the next step, which preempts the
+  // youngest if there was none.
+  std::int32_t blocks_wanted = 0;
   std::int32_t prefill_rows = 0;
   std::int32_t decode_rows = 0;
   double seconds = 0;
@@ -93,14 +106,16 @@ class BatchLoop {
   BatchLoop(model::Backend& backend, BatchOptions options);
   ~BatchLoop();
 
+  /// At most max_running at a time; ids are unique among the running ones.
   void admit(SequenceSpec spec);
   /// Ends within this step boundary: the next report holds it as cancelled. Unknown ids are
   /// ignored.
   void cancel(SequenceId id);
   void cancel_all();
-  /// A save asked for while the sequence runs; false when it has passed the position or is unknown.
+  /// A save asked for while the sequence runs: a position of its prompt that is still to come (one
+  /// saved there anyway counts). False when it has passed it, publishes nothing or is unknown.
   bool add_save(SequenceId id, PlannedSave save);
-  /// More blocks for decoding, as asked for by blocks_wanted.
+  /// More blocks for decoding, as asked for by blocks_wanted. What nobody wants returns at once.
   void add_blocks(Reservation blocks);
 
   bool has_work() const;  // anything admitted, or ended and not yet reported

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/batch/batch_loop.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <utility>
+
+#include "base/check.hpp"
+#include "engine/batch/sequence.hpp"
+#include "engine/batch/share.hpp"
+
+namespace cairn::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Phase = Sequence::Phase;
+
+constexpr std::int32_t kBlocksAhead = 4;   // asked for at once for one decoding sequence
+constexpr std::int32_t kLogprobRows = 64;  // a prompt's chunk with logits: rows * vocabulary floats
+constexpr std::int32_t kWorthKeeping = 16;  // tokens of a cancelled prompt
+
+double seconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+// Integers, because a loop that ors them is vectorised and one that adds floats is not.
+bool all_finite(std::span<const float> row) {
+  std::uint32_t bad = 0;
+  for (const float x : row) {
+    bad |= (std::bit_cast<std::uint32_t>(x) & 0x7F800000U) == 0x7F800000U ? 1U : 0U;
+  }
+  return bad == 0;
+}
+
+// Every row of its chunks then has logits.
+bool wants_prompt_logprobs(const Sequence& s) {
+  return s.spec().prompt_logprobs && s.spec().generated == 0 && s.phase() == Phase::prefilling;
+}
+
+struct Running {
+  explicit Running(SequenceSpec spec) : sequence(std::move(spec)) {}
+  Sequence sequence;
+  Clock::time_point started{};    // its first step
+  Clock::time_point prefilled{};  // end of its prompt
+};
+
+// A sequence's rows in the step that is being built.
+struct Part {
+  Running* running = nullptr;
+  std::int32_t rows = 0;
+};
+
+}  // namespace
+
+struct BatchLoop::Impl {
+  model::Backend& backend;
+  BatchOptions options;
+  std::int32_t vocab;  // sampled
+  model::Sampler sampler;
+  std::vector<std::unique_ptr<Running>> running;  // oldest first
+  bool stalled = false;                           // the last step could run nothing
+
+  // Of the step being built; members so that a step allocates nothing of its own.
+  std::vector<Part> parts;
+  std::vector<model::StepSlice> slices;
+  std::vector<Running*> prompts;
+  std::vector<PrefillClaim> claims;
+  PrefillShare share;
+
+  Impl(model::Backend& b, BatchOptions o)
+      : backend(b),
+        options(std::move(o)),
+        vocab(options.sampled_vocab > 0      ? options.sampled_vocab
+              : b.config().sampled_vocab > 0 ? b.config().sampled_vocab
+                                             : b.config().vocab_size),
+        sampler(vocab, options.isa) {
+    check(options.max_step_tokens > 0 && options.max_running > 0, "a batch without room");
+  }
+
+  Running* find(SequenceId id) {
+    for (const auto& r : running) {
+      if (r->sequence.id() == id) return r.get();
+    }
+    return nullptr;
+  }
+
+  void end_cancelled(StepReport& report);
+  void plan(StepReport& report);
+  void add_prompts(std::int32_t budget, StepReport& report);
+  void restore(StepReport& report);
+  void run(StepReport& report);
+  void take_result(const Part& part, const model::StepLogits& logits, std::int32_t row,
+                   Clock::time_point now, StepReport& report);
+  void report_prompt(const Part& part, const model::StepLogits& logits, std::int32_t row,
+                     StepReport& report);
+  void sample(Running& r, std::span<const float> logits, StepReport& report);
+  void finish(Running& r, EndReason reason, Clock::time_point now, StepReport& report);
+  void fail(Running& r, Clock::time_point now, StepReport& report);
+  void preempt_youngest(StepReport& report);
+  template <class Take>
+  void distribute(std::int32_t blocks, Take&& take);
+  std::int32_t blocks_wanted() const;
+  void drop_ended();
+};
+
+void BatchLoop::Impl::end_cancelled(StepReport& report) {
+  const auto now = Clock::now();
+  for (const auto& r : running) {
+    if (r->sequence.cancelled()) finish(*r, EndReason::cancelled, now, report);
+  }
+  drop_ended();
+}
+
+void BatchLoop::Impl::plan(StepReport& report) {
+  parts.clear();
+  for (const auto& r : running) {
+    if (r->sequence.phase() != Phase::decoding || r->sequence.rows_covered() == 0) continue;
+    parts.push_back({r.get(), 1});
+  }
+  report.decode_rows = static_cast<std::int32_t>(parts.size());
+  // One row at least, so that a full house of decoding sequences does not stop every prompt.
+  add_prompts(std::max(options.max_step_tokens - report.decode_rows, 1), report);
+}
+
+void BatchLoop::Impl::add_prompts(std::int32_t budget, StepReport& report) {
+  prompts.clear();
+  claims.clear();
+  for (const auto& r : running) {
+    const Sequence& s = r->sequence;
+    if (s.phase() != Phase::prefilling) continue;
+    std::int32_t rows = std::min(s.prefill_left(), s.rows_covered());
+    if (wants_prompt_logprobs(s)) rows = std::min(rows, kLogprobRows);
+    prompts.push_back(r.get());
+    claims.push_back({rows, s.prefill_left()});
+  }
+  const auto shares = share.split(claims, budget);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (shares[i] == 0) continue;
+    parts.push_back({prompts[i], shares[i]});
+    report.prefill_rows += shares[i];
+  }
+}
+
+void BatchLoop::Impl::restore(StepReport& report) {
+  for (const Part& part : parts) {
+    if (part.running->sequence.restored()) continue;
+    const auto start = Clock::now();
+    part.running->started = start;
+    if (!part.running->sequence.restore(backend)) continue;
+    ++report.restores;
+    report.restore_seconds += seconds(start, Clock::now());
+  }
+}
+
+void BatchLoop::Impl::run(StepReport& report) {
+  restore(report);
+  slices.clear();
+  for (const Part& part : parts) {
+    Sequence& s = part.running->sequence;
+    model::StepSlice slice = s.slice(part.rows);
+    const bool completes = s.progress() + part.rows >= s.length();
+    if (wants_prompt_logprobs(s)) {
+      slice.logits_from = 0;
+    } else if (completes && s.may_sample()) {
+      slice.logits_from = part.rows - 1;
+    }
+    slices.push_back(slice);
+  }
+  const model::StepLogits logits = backend.step(slices);
+  const auto now = Clock::now();
+  report.tokens.reserve(parts.size());
+  std::int32_t row = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::int32_t from = slices[i].logits_from;
+    const std::int32_t rows = from < 0 ? 0 : parts[i].rows - from;
+    check(row + rows <= logits.rows, "a step returned fewer logits than were asked for");
+    take_result(parts[i], logits, row, now, report);
+    row += rows;
+  }
+}
+
+void BatchLoop::Impl::take_result(const Part& part, const model::StepLogits& logits,
+                                  std::int32_t row, Clock::time_point now, StepReport& report) {
+  Sequence& s = part.running->sequence;
+  const auto sampled = static_cast<std::size_t>(vocab);
+  const bool prompt_rows = wants_prompt_logprobs(s);
+  const bool completes = s.progress() + part.rows >= s.length();
+  const bool samples = completes && s.may_sample();
+  const std::int32_t rows = prompt_rows ? part.rows : samples ? 1 : 0;
+  for (std::int32_t i = 0; i < rows; ++i) {
+    if (!all_finite(logits.row(row + i).first(sampled))) return fail(*part.running, now, report);
+  }
+  if (prompt_rows) report_prompt(part, logits, row, report);
+  const bool first = s.phase() == Phase::prefilling && completes;
+  s.advance(part.rows, report.saved);
+  if (first) {
+    part.running->prefilled = now;
+    report.prefilled.push_back(s.id());
+  }
+  if (samples) {
+    sample(*part.running, logits.row(row + rows - 1).first(sampled), report);
+  } else if (completes) {
+    finish(*part.running, EndReason::length, now, report);
+  }
+}
+
+void BatchLoop::Impl::report_prompt(const Part& part, const model::StepLogits& logits,
+                                    std::int32_t row, StepReport& report) {
+  const Sequence& s = part.running->sequence;
+  const std::vector<std::int32_t>& tokens = *s.spec().tokens;
+  PromptLogprobs out;
+  out.id = s.id();
+  out.position = s.progress() + 1;
+  const std::int32_t end = std::min(s.progress() + part.rows, s.length() - 1);
+  for (std::int32_t p = s.progress(); p < end; ++p) {
+    const auto values = logits.row(row + p - s.progress()).first(static_cast<std::size_t>(vocab));
+    out.entries.push_back(sampler.logprobs(values, tokens[static_cast<std::size_t>(p) + 1],
+                                           std::max(s.spec().logprobs, 0)));
+  }
+  if (!out.entries.empty()) report.prompt_logprobs.push_back(std::move(out));
+}
+
+void BatchLoop::Impl::sample(Running& r, std::span<const float> logits, StepReport& report) {
+  Sequence& s = r.sequence;
+  const SequenceSpec& spec = s.spec();
+  SampledToken& out = report.tokens.emplace_back();
+  out.id = s.id();
+  out.token = sampler.sample(logits, spec.sampling, s.history(), spec.choice,
+                             static_cast<std::uint64_t>(s.generated()));
+  if (spec.logprobs >= 0) out.logprobs = sampler.logprobs(logits, out.token, spec.logprobs);
+  EndReason reason = EndReason::stop;
+  out.stop = s.append(out.token, &reason);
+  if (s.phase() == Phase::ended) finish(r, reason, Clock::now(), report);
+}
+
+void BatchLoop::Impl::finish(Running& r, EndReason reason, Clock::time_point now,
+                             StepReport& report) {
+  Sequence& s = r.sequence;
+  EndedSequence& ended = report.ended.emplace_back();
+  ended.id = s.id();
+  ended.reason = reason;
+  ended.generated = s.generated();
+  ended.in_prefill = r.prefilled == Clock::time_point{};
+  if (s.restored()) {
+    ended.prefill_seconds = seconds(r.started, ended.in_prefill ? now : r.prefilled);
+    if (!ended.in_prefill) ended.decode_seconds = seconds(r.prefilled, now);
+  }
+  const bool ran = s.restored() && s.progress() > s.spec().lease.resume;
+  const bool enough = s.progress() - s.spec().lease.resume >= kWorthKeeping;
+  if (s.publishes() && ran && reason != EndReason::failed && (enough || !ended.in_prefill)) {
+    report.saved.push_back(
+        s.hand_over(ended.in_prefill ? StateKind::planned : StateKind::answer_end));
+  }
+  s.end();
+}
+
+void BatchLoop::Impl::fail(Running& r, Clock::time_point now, StepReport& report) {
+  finish(r, EndReason::failed, now, report);
+  report.ended.back().error = {
+      ErrorCode::internal,
+      "the model produced logits that are not finite numbers at position " +
+          std::to_string(r.sequence.progress()) + "; the request was stopped",
+      ""};
+}
+
+template <class Take>
+void BatchLoop::Impl::distribute(std::int32_t blocks, Take&& take) {
+  bool given = true;
+  while (blocks > 0 && given) {  // in turns, oldest first
+    given = false;
+    for (const auto& r : running) {
+      if (blocks == 0 || r->sequence.blocks_wanted(1) == 0) continue;
+      r->sequence.give_block(take());
+      --blocks;
+      given = true;
+    }
+  }
+}
+
+void BatchLoop::Impl::preempt_youngest(StepReport& report) {
+  Sequence& s = running.back()->sequence;
+  report.preempted.push_back({s.id(), s.all_tokens(), s.generated()});
+  std::vector<KvBlockRef> freed = s.surrender_blocks();
+  s.end();
+  drop_ended();
+  distribute(static_cast<std::int32_t>(freed.size()), [&] {
+    KvBlockRef block = std::move(freed.back());
+    freed.pop_back();
+    return block;
+  });
+}
+
+std::int32_t BatchLoop::Impl::blocks_wanted() const {
+  std::int32_t wanted = 0;
+  for (const auto& r : running) {  // little is easier to get than much
+    wanted += r->sequence.blocks_wanted(r->sequence.rows_covered() == 0 ? 1 : kBlocksAhead);
+  }
+  return wanted;
+}
+
+void BatchLoop::Impl::drop_ended() {
+  std::erase_if(running, [](const auto& r) { return r->sequence.phase() == Phase::ended; });
+}
+
+BatchLoop::BatchLoop(model::Backend& backend, BatchOptions options)
+    : impl_(std::make_unique<Impl>(backend, std::move(options))) {}
+
+BatchLoop::~BatchLoop() = default;
+
+void BatchLoop::admit(SequenceSpec spec) {
+  check(running() < impl_->options.max_running, "more sequences admitted than may run");
+  check(!impl_->find(spec.id), "a sequence admitted twice");
+  impl_->running.push_back(std::make_unique<Running>(std::move(spec)));
+}
+
+void BatchLoop::cancel(SequenceId id) {
+  if (Running* r = impl_->find(id)) r->sequence.cancel();
+}
+
+void BatchLoop::cancel_all() {
+  for (const auto& r : impl_->running) r->sequence.cancel();
+}
+
+bool BatchLoop::add_save(SequenceId id, PlannedSave save) {
+  Running* r = impl_->find(id);
+  return r && r->sequence.add_save(std::move(save));
+}
+
+void BatchLoop::add_blocks(Reservation blocks) {
+  impl_->distribute(blocks.blocks_left(), [&] { return blocks.take_block(); });
+}
+
+bool BatchLoop::has_work() const { return !impl_->running.empty(); }
+
+std::int32_t BatchLoop::running() const {
+  return static_cast<std::int32_t>(
+      std::count_if(impl_->running.begin(), impl_->running.end(),
+                    [](const auto& r) { return !r->sequence.cancelled(); }));
+}
+
+std::int32_t BatchLoop::progress(SequenceId id) const {
+  const Running* r = impl_->find(id);
+  return r ? r->sequence.progress() : -1;
+}
+
+StepReport BatchLoop::step() {
+  Impl& d = *impl_;
+  StepReport report;
+  const auto start = Clock::now();
+  d.end_cancelled(report);
+  d.plan(report);
+  if (!d.parts.empty()) {
+    d.stalled = false;
+    d.run(report);
+    d.drop_ended();
+  } else if (!d.running.empty()) {
+    if (d.stalled) d.preempt_youngest(report);
+    d.stalled = !d.stalled;
+  }
+  report.blocks_wanted = d.blocks_wanted();
+  report.seconds = seconds(start, Clock::now());
+  return report;
+}
+
+}  // namespace cairn::engine
