@@ -22,7 +22,8 @@ using TokenSeq = std::shared_ptr<const std::vector<std::int32_t>>;
 using SequenceId = std::uint64_t;
 
 struct PrefixOptions {
-  std::int32_t max_nodes = 200'000;
+  std::int32_t max_nodes = 200'000;      // remembered radix nodes, cached or not
+  std::int64_t max_tokens = 64'000'000;  // remembered tokens (4 bytes each), cached or not
   std::int32_t share_wait_tokens = 256;
 };
 
@@ -36,7 +37,7 @@ struct PlannedSave {
 /// Why tokens that earlier prompts shared are recomputed (labels of
 /// prefix_cache_recomputed_tokens_total).
 struct RecomputeReasons {
-  std::int32_t no_state = 0;    // KV was there, no state at or near the overlap's end
+  std::int32_t no_state = 0;    // KV was there or never kept, no state at or near the overlap's end
   std::int32_t grain = 0;       // lost to the backend's grain (0 here: grain 1)
   std::int32_t last_token = 0;  // an exact repeat's last token
   std::int32_t evicted = 0;     // remembered, but its KV is gone
@@ -69,10 +70,11 @@ struct LookupRequest {
 };
 
 /// Wait until `leader` has passed `position` (it was asked to save there) or has ended; then look
-/// up again.
+/// up again with the same id. A request waits once for a leader: coming back too early, or after
+/// the leader refused the save, it runs on its own.
 struct ShareWait {
   SequenceId leader = 0;
-  PlannedSave save;  // for the leader; kind branch
+  PlannedSave save;  // for the leader; kind branch. Without a state: it saves there anyhow
 };
 /// Not now: live requests hold the memory. `ever` false: not even an empty pool would do.
 struct NoRoom {
@@ -108,7 +110,10 @@ class PrefixCache {
   ~PrefixCache();
 
   /// Finds the resume point, evicts what is needed, pins and reserves. A Lease makes the request
-  /// "in flight": others may wait for it until end(id).
+  /// "in flight": others may wait for it until end(id). What anyone outside holds (leases, running
+  /// sequences) is never evicted. A planned save takes free room, or that of states which the
+  /// policy values less than itself made now (LRU: all that are not in use); one that finds none is
+  /// left out and counted as skipped. The prompt's path is remembered when the lease is given.
   LookupResult lookup(const LookupRequest& request);
 
   /// Enters a state into the forest. Tokens are compared, never only hashes. A position that has a
@@ -132,6 +137,8 @@ class PrefixCache {
   /// Observations since the last call, for the planner.
   std::vector<Observation> take_observations();
   PrefixStats stats() const;
+  /// Throws InvariantError when the parts disagree; O(everything), for tests.
+  void verify() const;
 
  private:
   struct Impl;

@@ -107,7 +107,6 @@ TEST_CASE("copies share an object and the last one returns it") {
   b = KvBlockRef();
   CHECK(c.use_count() == 1);
   b = c;
-  c = c;  // NOLINT: harmless
   CHECK(b.use_count() == 2);
   const std::int32_t id = c.id();
   b = {};
