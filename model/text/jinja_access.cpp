@@ -220,8 +220,9 @@ std::vector<Value> iterate(Heap& heap, const Value& v) {
 
 Value attribute(Heap& heap, const Value& base, std::string_view name) {
   if (base.is(Kind::undefined)) fail_undefined(base);
-  if (name.substr(0, 2) == "__")
-    fail("access to attribute '" + std::string(name) + "' is not allowed");
+  if (name.substr(0, 2) == "__") {
+    return heap.undefined("access to attribute '" + std::string(name) + "' is not allowed");
+  }
   if (base.is(Kind::loop)) return loop_attribute(heap, base, name);
   if (has_method(base.kind(), name)) return method(heap, base, name);
   if (base.is(Kind::dict)) {

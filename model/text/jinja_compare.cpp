@@ -21,13 +21,32 @@ bool equal_ranges(const RangeObject& a, const RangeObject& b) {
   return a.count == 0 || (a.start == b.start && (a.count == 1 || a.step == b.step));
 }
 
+bool is_big(const Value& v) { return v.is(Kind::big_integer); }
+bool is_any_number(const Value& v) { return is_number(v) || is_big(v); }
+
+double as_real(const Value& v) {
+  return is_big(v) ? json::Value::number(v.text().bytes()).as_double() : to_real(v);
+}
+
+// Digits without sign and leading zeros decide between integers of more than 64 bits.
+int three_way_big(const std::string& a, const std::string& b) {
+  const bool minus = a[0] == '-';
+  if (minus != (b[0] == '-')) return minus ? -1 : 1;
+  int order = a.size() != b.size() ? (a.size() < b.size() ? -1 : 1) : a.compare(b);
+  order = order < 0 ? -1 : order > 0 ? 1 : 0;
+  return minus ? -order : order;
+}
+
 // -1, 0 or 1; 64-bit integers are compared exactly where both are integers.
 int three_way(const Value& left, const Value& right) {
   if (is_integer(left) && is_integer(right)) {
     return left.as_int() < right.as_int() ? -1 : left.as_int() > right.as_int() ? 1 : 0;
   }
-  const double a = to_real(left);
-  const double b = to_real(right);
+  if (is_big(left) && is_big(right)) {
+    return three_way_big(left.text().bytes(), right.text().bytes());
+  }
+  const double a = as_real(left);
+  const double b = as_real(right);
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
@@ -56,6 +75,9 @@ bool equal(const Value& left, const Value& right) {
     if (left.is(Kind::real) || right.is(Kind::real)) return to_real(left) == to_real(right);
     return left.as_int() == right.as_int();
   }
+  if ((is_big(left) && right.is(Kind::real)) || (is_big(right) && left.is(Kind::real))) {
+    return as_real(left) == as_real(right);
+  }
   if (left.kind() != right.kind()) return false;
   switch (left.kind()) {
     case Kind::undefined:
@@ -80,7 +102,7 @@ bool equal(const Value& left, const Value& right) {
 }
 
 bool less(const Value& left, const Value& right) {
-  if (is_number(left) && is_number(right)) return three_way(left, right) < 0;
+  if (is_any_number(left) && is_any_number(right)) return three_way(left, right) < 0;
   if (left.is(Kind::string) && right.is(Kind::string)) return left.view() < right.view();
   if (is_list(left) && left.kind() == right.kind()) {
     const auto& a = left.items();

@@ -38,7 +38,8 @@ Value Interp::eval(const Expr& expr) {
     case ExprKind::plus: {
       const Value value = eval(*args[0]);
       if (value.is(Kind::boolean)) return Value::integer(value.as_int());
-      if (!is_number(value)) return jinja::negate(value);  // fails and says why
+      if (!is_number(value) && !value.is(Kind::big_integer))
+        return jinja::negate(value);  // fails and says why
       return value;
     }
     case ExprKind::binary: {

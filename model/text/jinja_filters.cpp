@@ -115,6 +115,7 @@ double round_to(double x, std::int64_t digits) {
 Value round_filter(Interp&, const Value& v, const Args& args) {
   const Bound bound("round", args, {"precision", "method"});
   if (v.is(Kind::undefined)) fail_undefined(v);
+  if (v.is(Kind::big_integer)) fail("integers of more than 64 bits cannot be rounded");
   if (!is_number(v)) fail(std::string("round needs a number, not ") + kind_name(v.kind()));
   const std::int64_t digits = bound.integer(0, 0);
   const std::string_view method = bound.given(1) ? bound.text(1).view() : "common";

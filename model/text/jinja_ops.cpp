@@ -139,6 +139,7 @@ Value negate(const Value& v) {
   if (v.is(Kind::real)) return Value::real(-v.as_real());
   if (is_integer(v)) return integer_math("-", 0, v.as_int());
   if (v.is(Kind::undefined)) fail_undefined(v);
+  if (v.is(Kind::big_integer)) bad_operands("-", v, v);
   fail(std::string("bad operand type for unary -: '") + kind_name(v.kind()) + "'");
 }
 

@@ -60,7 +60,7 @@ bool simple_test(Interp& in, std::string_view name, const Value& v) {
   if (name == "mapping") return v.is(Kind::dict);
   if (name == "sequence") return is_sequence(v);
   if (name == "iterable") return is_iterable(v) || v.is(Kind::loop);
-  if (name == "callable") return v.is(Kind::callable);
+  if (name == "callable") return v.is(Kind::callable) || v.is(Kind::undefined);
   if (name == "odd") return divisible(in.heap(), v, Value::integer(2), 1);
   if (name == "even") return divisible(in.heap(), v, Value::integer(2), 0);
   if (name == "filter") return v.is(Kind::string) && filter_exists(v.view());

@@ -130,18 +130,20 @@ Interp::Flow Interp::exec_for(const Stmt& stmt) {
   for (const Value& item : items) loop->hold(item);
   loop->items = std::move(items);
   const Value loop_value = Value::object(Kind::loop, loop);
-  bool entered = false;
+  bool completed = false;
   for (std::size_t i = 0; i < loop->items.size(); ++i) {
     heap_.step();
     if (stmt.test && !stmt.uses_loop && !passes(loop->items[i])) continue;
-    entered = true;
     loop->index = static_cast<std::int64_t>(i);
     const InScope inner(scope_, std::make_shared<Scope>(scope_));
     if (stmt.uses_loop) scope_->set("loop", loop_value);
     assign(*stmt.target, loop->items[i]);
-    if (exec(stmt.body) == Flow::loop_break) break;
+    const Flow flow = exec(stmt.body);
+    if (flow == Flow::loop_break) break;
+    // The reference counts only bodies that reach their end; a loop left or cut short runs `else`.
+    completed = completed || flow == Flow::next;
   }
-  if (entered) return Flow::next;
+  if (completed) return Flow::next;
   const InScope inner(scope_, std::make_shared<Scope>(scope_));
   return exec(stmt.otherwise);
 }

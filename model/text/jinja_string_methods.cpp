@@ -39,7 +39,7 @@ Value split_words(Heap& heap, const OriginText& self, std::int64_t limit) {
   for (std::size_t at = skip_spaces(text, 0); at < text.size(); at = skip_spaces(text, at)) {
     std::size_t end = at;
     if (limit-- == 0) {
-      out.push_back(heap.text(strip(self.slice(at, text.size()), nullptr, false, true)));
+      out.push_back(heap.text(self.slice(at, text.size())));
       break;
     }
     while (end < text.size() && !is_space(code_point_at(text, end)))
@@ -61,7 +61,7 @@ Value rsplit_words(Heap& heap, const OriginText& self, std::int64_t limit) {
   for (trim(); end > 0; trim()) {
     std::size_t at = end;
     if (limit-- == 0) {
-      out.push_back(heap.text(strip(self.slice(0, end), nullptr, true, false)));
+      out.push_back(heap.text(self.slice(0, end)));
       break;
     }
     while (at > 0 && !is_space(code_point_at(text, char_start(text, at))))

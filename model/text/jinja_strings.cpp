@@ -268,8 +268,10 @@ OriginText format_percent(Heap& heap, const OriginText& format, const Value& arg
     out.append(piece);
     if (c.left) out.append(pad, Origin::data);
   }
-  const bool used = several ? next >= args.items().size()
-                            : next > 0 || args.is(Kind::dict) || args.is(Kind::list);
+  // What can be subscripted counts as a mapping, whose entries need not be used.
+  const bool mapping = args.is(Kind::dict) || args.is(Kind::list) || args.is(Kind::range) ||
+                       args.is(Kind::undefined);
+  const bool used = several ? next >= args.items().size() : next > 0 || mapping;
   if (!used) fail("not all arguments were used by the format string");
   return out;
 }

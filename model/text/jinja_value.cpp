@@ -42,6 +42,12 @@ std::string hash_key(const Value& key) {
       }
       return out;
     }
+    case Kind::range:
+    case Kind::iterator:
+    case Kind::name_space:
+    case Kind::loop:
+    case Kind::callable:
+      return "o" + std::to_string(reinterpret_cast<std::uintptr_t>(key.identity()));
     default:
       fail(std::string("unhashable type: '") + kind_name(key.kind()) + "'");
   }
