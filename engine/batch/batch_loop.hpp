@@ -23,7 +23,7 @@ struct BatchOptions {
   std::int32_t max_step_tokens = 512;  // rows of a step; decode rows and one of prefill always fit
   std::int32_t max_running = 16;
   std::int32_t sampled_vocab = 0;  // ids below it may be produced; 0: the backend's config says
-  std::string isa;                 // of the sampler, as in CpuOptions
+  std::string isa = {};            // of the sampler, as in CpuOptions
 };
 
 /// A sequence as admitted. For a preempted one `tokens` is prompt + what was generated, and
