@@ -15,7 +15,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr std::int64_t kDrawBlock = 1024;   // weights summed together before the draw looks inside
 constexpr std::size_t kHeapMax = 256;       // up to here one pass with a small heap beats selection
-constexpr std::int64_t kBins = 4096;        // of the nucleus search, over the exponents exp() keeps
+constexpr std::int32_t kBins = 4096;        // of the nucleus search, over the exponents exp() keeps
 constexpr float kLowestExponent = -104.0F;  // below it weights are 0
 
 const kernels::Ops& ops_for(const std::string& name) {
@@ -173,9 +173,9 @@ std::int32_t Sampler::Impl::sample_top_k(std::span<const float> x, const Samplin
 // run's end is found by summing weights in bins of their exponent and ranking only the bin where
 // the sum crosses.
 void Sampler::Impl::keep_nucleus(float top_p) {
-  const auto bin_of = [](float exponent) {
-    const float share = std::max(exponent, kLowestExponent) / kLowestExponent;  // 0: the maximum
-    return std::min(kBins - 1, static_cast<std::int64_t>(share * static_cast<float>(kBins)));
+  constexpr float kBinsPerUnit = static_cast<float>(kBins) / kLowestExponent;
+  const auto bin_of = [](float exponent) {  // 0: the maximum's
+    return std::min(static_cast<std::int32_t>(exponent * kBinsPerUnit), kBins - 1);
   };
   bins.assign(static_cast<std::size_t>(kBins), 0);
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -183,14 +183,14 @@ void Sampler::Impl::keep_nucleus(float top_p) {
   }
   const double target = top_p * std::accumulate(bins.begin(), bins.end(), 0.0);
   double sum = 0;
-  std::int64_t crossing = 0;
+  std::int32_t crossing = 0;
   while (crossing + 1 < kBins && sum + bins[static_cast<std::size_t>(crossing)] < target) {
     sum += bins[static_cast<std::size_t>(crossing++)];
   }
   candidates.clear();
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (!(weights[i] > 0)) continue;
-    const std::int64_t bin = bin_of(exponents[i]);
+    const std::int32_t bin = bin_of(exponents[i]);
     if (bin < crossing) continue;
     if (bin == crossing) candidates.push_back({exponents[i], static_cast<std::int32_t>(i)});
     weights[i] = bin == crossing ? weights[i] : 0;

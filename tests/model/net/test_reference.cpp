@@ -16,9 +16,9 @@ using namespace cairn::model;
 
 namespace {
 
-// Largest difference over the largest reference logit: fp32 arithmetic, measured below 3e-6.
+// Largest difference over the largest reference logit: fp32 arithmetic, measured below 5e-6.
 constexpr double kF32Bound = 2e-5;
-constexpr double kBf16Bound = 2e-2;  // keys and values in bf16, measured below 4e-3
+constexpr double kBf16Bound = 2e-2;  // keys and values in bf16, measured below 7e-3
 
 double worst_difference(const ModelConfig& shape, const std::string& directory, KvType kv,
                         kernels::Isa isa, std::int32_t tokens_wanted) {
