@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which path does what, and the answers that need no generation.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "http/reply.hpp"
+#include "http/state.hpp"
+
+namespace cairn::http {
+
+enum class Route {
+  unknown,
+  home,
+  status,
+  health,
+  metrics,
+  models,
+  model,
+  tokenize,
+  detokenize,
+  chat,
+  completions
+};
+
+struct Target {
+  Route route = Route::unknown;
+  std::string argument;  // the id in /v1/models/{id}
+};
+
+/// Understands origin and absolute form; the query and a trailing slash do not matter.
+Target find_route(std::string_view target);
+
+/// "GET, HEAD, OPTIONS" or "POST, OPTIONS".
+std::string_view allowed_methods(Route route);
+bool is_post(Route route);
+/// Whether a key is asked for when the server has any.
+bool needs_key(Route route);
+
+/// `header` is the value of Authorization. Takes the same time whatever the key.
+bool authorized(const ServerOptions& options, std::string_view header);
+
+/// not_found when `model` is neither empty nor a name of the served model.
+Status check_model(const State& state, const std::string& model);
+
+/// The reply to a request that its first lines decide: OPTIONS, a missing key, a wrong method, a
+/// server that drains.
+std::optional<Reply> answer_at_the_door(const State& state, const Target& target,
+                                        const std::string& method, std::string_view authorization);
+
+/// Everything but chat and completions. tokenize and detokenize take time; the rest is quick.
+Reply answer_simple(State& state, const Target& target, std::string_view body);
+
+/// The page at /.
+std::string_view home_page();
+
+}  // namespace cairn::http
