@@ -61,7 +61,7 @@ ForestMatch RadixForest::match(std::span<const std::int32_t> tokens) const {
         common_prefix(child->edge, tokens.subspan(static_cast<std::size_t>(position)));
     work_.tokens_compared += static_cast<std::uint64_t>(same);
     position += same;
-    if (!child->blocks.empty()) {
+    if (child->states > 0) {
       m.kv_matched = position;
     } else if (child->had_kv) {
       m.lost_kv += same;
@@ -129,8 +129,7 @@ ForestNode* RadixForest::add_leaf(ForestNode& parent, std::span<const std::int32
   return leaf;
 }
 
-// The lower part keeps the node, with its state and its children; the new node is the upper part. A
-// block that the cut goes through is named by both.
+// The lower part keeps the node, with its state and its children; the new node is the upper part.
 ForestNode* RadixForest::split(ForestNode& lower, std::int32_t length) {
   ForestNode* upper = make_node();
   const auto cut = static_cast<std::ptrdiff_t>(length);
@@ -143,13 +142,10 @@ ForestNode* RadixForest::split(ForestNode& lower, std::int32_t length) {
   replace_child(*lower.parent, upper);
 
   if (!lower.blocks.empty()) {
-    const std::int32_t first = lower.start / model::kBlockTokens;
-    const std::int32_t upper_last = (upper->end - 1) / model::kBlockTokens;
-    const std::int32_t lower_first = upper->end / model::kBlockTokens;
-    upper->blocks.assign(lower.blocks.begin(), lower.blocks.begin() + (upper_last - first + 1));
-    if (lower_first == upper_last) ++held_[static_cast<std::size_t>(upper->blocks.back())].nodes;
-    lower.blocks =
-        std::vector<std::int32_t>(lower.blocks.begin() + (lower_first - first), lower.blocks.end());
+    const auto blocks = lower.blocks.begin() +
+                        (upper->end / model::kBlockTokens - upper->start / model::kBlockTokens);
+    upper->blocks.assign(lower.blocks.begin(), blocks);
+    lower.blocks = std::vector<std::int32_t>(blocks, lower.blocks.end());
   }
   lower.edge = std::vector<std::int32_t>(lower.edge.begin() + cut, lower.edge.end());
   lower.start = upper->end;
@@ -163,18 +159,13 @@ ForestNode* RadixForest::split(ForestNode& lower, std::int32_t length) {
 void RadixForest::merge_into_child(ForestNode& node) {
   if (&node == &root_ || node.state || node.prompt_end || node.children.size() != 1) return;
   ForestNode& child = *node.children.front().node;
-  if (node.blocks.empty() != child.blocks.empty() || node.had_kv != child.had_kv) return;
-
-  if (!node.blocks.empty()) {
-    if (node.end % model::kBlockTokens != 0) {  // the child has the longer version of this one
-      release(node.blocks.back());
-      node.blocks.pop_back();
-    }
-    node.blocks.insert(node.blocks.end(), child.blocks.begin(), child.blocks.end());
-    child.blocks = std::move(node.blocks);
-  }
-  node.edge.insert(node.edge.end(), child.edge.begin(), child.edge.end());
-  child.edge = std::move(node.edge);
+  if (node.had_kv != child.had_kv) return;
+  const auto join = [](std::vector<std::int32_t>& upper, std::vector<std::int32_t>& lower) {
+    upper.insert(upper.end(), lower.begin(), lower.end());
+    lower = std::move(upper);
+  };
+  join(node.blocks, child.blocks);
+  join(node.edge, child.edge);
   child.start = node.start;
   replace_child(*node.parent, &child);
   free_node(&node);

@@ -20,10 +20,11 @@ std::int32_t common_prefix(std::span<const std::int32_t> a, std::span<const std:
 
 /// One edge and its lower end. Owned by the forest; states sit on lower ends only.
 ///
-/// KV blocks are copy-on-write per node: a node has a version of every block index it touches,
-/// start/16 to (end-1)/16, the first one perhaps begun by its parent. All slots of a version below
-/// the node's end hold the path of the node, so the block table of a path takes for each index the
-/// version of the deepest node.
+/// KV blocks are copy-on-write. A node below which a state lies owns the blocks whose last slot is
+/// on its edge, in the version of whoever brought them; a state that ends inside a block also names
+/// its own version of that one. All slots of a version up to where it is used hold the node's path,
+/// so a path's block table is the blocks of its nodes and the state's tail. A cut goes through no
+/// block.
 struct ForestNode {
   struct Child {
     std::int32_t token;
@@ -34,8 +35,9 @@ struct ForestNode {
   std::int32_t start = 0, end = 0;   // tokens before the edge, tokens at its end
   std::vector<std::int32_t> edge;    // [end - start]
   std::vector<Child> children;       // ascending first tokens
-  std::vector<std::int32_t> blocks;  // ids, one per block index touched; empty: no KV
-  std::int32_t states = 0;           // at this node or below
+  std::vector<std::int32_t> blocks;  // ids, indices start/16 .. end/16 - 1; empty without KV
+  std::int32_t tail = -1;            // id of index end/16: a state ends inside it
+  std::int32_t states = 0;           // at this node or below; above 0: KV is here
   bool had_kv = false;               // blocks were here once
   bool prompt_end = false;           // some prompt ended here
   bool listed = false;               // in the forest's list of leaves that can be forgotten
@@ -70,8 +72,8 @@ struct ForestWork {
 
 /// Owned by one thread. Invariants, checked by verify(): a node has KV exactly when a state lies at
 /// or below it; children differ in their first token; every node but the root has a non-empty edge;
-/// a block is held once, however many nodes name it. Memory: each token of a remembered edge is
-/// stored once, 4 bytes; a block reference takes 4 bytes a node.
+/// a block is held once, however many name it. Memory: each token of a remembered edge is stored
+/// once, 4 bytes, and a block reference takes 4 bytes.
 class RadixForest {
  public:
   RadixForest();
@@ -116,7 +118,7 @@ class RadixForest {
  private:
   struct Held {
     KvBlockRef block;
-    std::int32_t nodes = 0;  // that name it
+    std::int32_t names = 0;  // nodes' blocks and states' tails
   };
 
   ForestNode* find_child(const ForestNode& node, std::int32_t token) const;

@@ -10,16 +10,14 @@ namespace cairn::engine {
 namespace {
 
 std::int32_t first_block(const ForestNode& node) { return node.start / model::kBlockTokens; }
-std::int32_t block_count(const ForestNode& node) {
-  return blocks_for(node.end) - first_block(node);
-}
+std::int32_t end_block(const ForestNode& node) { return node.end / model::kBlockTokens; }
 
 }  // namespace
 
 void RadixForest::hold(const KvBlockRef& block) {
   const auto id = static_cast<std::size_t>(block.id());
   if (id >= held_.size()) held_.resize(std::max(id + 1, held_.size() * 2));
-  if (held_[id].nodes++ == 0) {
+  if (held_[id].names++ == 0) {
     held_[id].block = block;
     ++block_count_;
   }
@@ -27,7 +25,7 @@ void RadixForest::hold(const KvBlockRef& block) {
 
 bool RadixForest::release(std::int32_t id) {
   Held& held = held_[static_cast<std::size_t>(id)];
-  if (--held.nodes > 0) return false;
+  if (--held.names > 0) return false;
   const bool last = held.block.use_count() == 1;
   held.block = KvBlockRef();
   --block_count_;
@@ -38,16 +36,17 @@ void RadixForest::set_state(ForestNode& node, StateRef state, std::span<const Kv
   check(&node != &root_ && !node.state && state, "a state needs a node without one");
   check(static_cast<std::int32_t>(blocks.size()) >= blocks_for(node.end),
         "a state came without the KV of its prefix");
-  for (ForestNode* n = &node; n != &root_ && n->blocks.empty(); n = n->parent) {
-    const std::int32_t first = first_block(*n);
-    n->blocks.reserve(static_cast<std::size_t>(block_count(*n)));
-    for (std::int32_t i = first; i < blocks_for(n->end); ++i) {
-      const KvBlockRef& block = blocks[static_cast<std::size_t>(i)];
-      hold(block);
-      n->blocks.push_back(block.id());
-    }
+  const auto name = [&](std::int32_t index) {
+    const KvBlockRef& block = blocks[static_cast<std::size_t>(index)];
+    hold(block);
+    return block.id();
+  };
+  for (ForestNode* n = &node; n != &root_ && n->states == 0; n = n->parent) {
+    n->blocks.reserve(static_cast<std::size_t>(end_block(*n) - first_block(*n)));
+    for (std::int32_t i = first_block(*n); i < end_block(*n); ++i) n->blocks.push_back(name(i));
     n->had_kv = true;
   }
+  if (node.end % model::kBlockTokens != 0) node.tail = name(end_block(node));
   unlist(node);
   node.state = std::move(state);
   for (ForestNode* n = &node; n != nullptr; n = n->parent) ++n->states;
@@ -58,6 +57,7 @@ ForestFreed RadixForest::drop_state(ForestNode& node) {
   ForestFreed freed;
   if (node.state.use_count() == 1) freed.states = 1;
   node.state = StateRef();
+  if (node.tail >= 0) freed.blocks += release(std::exchange(node.tail, -1)) ? 1 : 0;
   for (ForestNode* n = &node; n != nullptr; n = n->parent) {
     if (--n->states > 0 || n == &root_) continue;
     for (const std::int32_t id : n->blocks) freed.blocks += release(id) ? 1 : 0;
@@ -72,42 +72,32 @@ ForestFreed RadixForest::drop_state(ForestNode& node) {
 
 std::vector<KvBlockRef> RadixForest::block_table(const ForestNode& node) const {
   std::vector<KvBlockRef> table(static_cast<std::size_t>(blocks_for(node.end)));
-  std::int32_t missing = blocks_for(node.end);  // indices below have no version yet
+  if (node.tail >= 0) table.back() = held_[static_cast<std::size_t>(node.tail)].block;
   for (const ForestNode* n = &node; n != &root_; n = n->parent) {
-    const std::int32_t first = first_block(*n);
-    while (missing > first) {
-      --missing;
-      const std::int32_t id = n->blocks[static_cast<std::size_t>(missing - first)];
-      table[static_cast<std::size_t>(missing)] = held_[static_cast<std::size_t>(id)].block;
+    auto at = static_cast<std::size_t>(first_block(*n));
+    for (const std::int32_t id : n->blocks) {
+      table[at++] = held_[static_cast<std::size_t>(id)].block;
     }
   }
   return table;
 }
 
 std::int32_t RadixForest::exclusive_blocks(const ForestNode& node) const {
-  // Inner blocks of a node are its own. One at an end may be named by neighbours too: it goes when
-  // all who name it go.
-  std::int32_t count = 0;
-  std::vector<std::int32_t> ends;
+  const auto named_once = [&](std::int32_t id) {
+    return held_[static_cast<std::size_t>(id)].names == 1 ? 1 : 0;
+  };
+  std::int32_t count = node.tail >= 0 ? named_once(node.tail) : 0;
   for (const ForestNode* n = &node; n != &root_ && n->states == 1; n = n->parent) {
-    const auto size = static_cast<std::int32_t>(n->blocks.size());
-    count += std::max(size - 2, 0);
-    ends.push_back(n->blocks.front());
-    if (size > 1) ends.push_back(n->blocks.back());
-  }
-  std::sort(ends.begin(), ends.end());
-  for (std::size_t i = 0; i < ends.size();) {
-    std::size_t j = i;
-    while (j < ends.size() && ends[j] == ends[i]) ++j;
-    if (held_[static_cast<std::size_t>(ends[i])].nodes == static_cast<std::int32_t>(j - i)) ++count;
-    i = j;
+    if (n->blocks.empty()) continue;
+    // Only the first can be the tail of a state further up.
+    count += static_cast<std::int32_t>(n->blocks.size()) - 1 + named_once(n->blocks.front());
   }
   return count;
 }
 
 std::int64_t RadixForest::unshared_blocks() const {
   std::int64_t count = 0;
-  for (const Held& held : held_) count += held.nodes > 0 && held.block.use_count() == 1 ? 1 : 0;
+  for (const Held& held : held_) count += held.names > 0 && held.block.use_count() == 1 ? 1 : 0;
   return count;
 }
 
@@ -135,16 +125,18 @@ void RadixForest::verify() const {
     check(n.end > n.start && static_cast<std::int32_t>(n.edge.size()) == n.end - n.start,
           "an edge of another length");
     check(n.listed == (n.children.empty() && !n.state), "a leaf missing from the list");
-    check(n.blocks.size() ==
-              (n.states > 0 ? static_cast<std::size_t>(block_count(n)) : std::size_t{0}),
+    check(static_cast<std::int32_t>(n.blocks.size()) ==
+              (n.states > 0 ? end_block(n) - first_block(n) : 0),
           "KV without a state below it, or a state without KV");
+    check((n.tail >= 0) == (n.state && n.end % model::kBlockTokens != 0), "a tail without a state");
     for (const std::int32_t id : n.blocks) ++named[static_cast<std::size_t>(id)];
+    if (n.tail >= 0) ++named[static_cast<std::size_t>(n.tail)];
   }
   check(nodes == node_count_ && tokens == token_count_, "nodes or tokens are miscounted");
   check(listed == static_cast<std::int64_t>(leaves_.size()), "the list of leaves is off");
   std::int64_t blocks = 0;
   for (std::size_t id = 0; id < held_.size(); ++id) {
-    check(named[id] == held_[id].nodes, "a block's namers are miscounted");
+    check(named[id] == held_[id].names, "a block's namers are miscounted");
     check((named[id] > 0) == static_cast<bool>(held_[id].block), "a block is held for nobody");
     blocks += named[id] > 0 ? 1 : 0;
   }

@@ -53,7 +53,7 @@ std::vector<ForestNode*> StateOrder::neighbours(ForestNode& node) const {
   std::vector<ForestNode*> found;
   const auto go_down = [&](const ForestNode& from, std::vector<ForestNode*>& open) {
     for (const ForestNode::Child& c : from.children) {
-      if (c.node->states > 0 && open.size() < kMaxNeighbours) open.push_back(c.node);
+      if (c.node->states > 0 && open.size() < kMaxVisits) open.push_back(c.node);
     }
   };
   std::vector<ForestNode*> open;

@@ -16,16 +16,17 @@ namespace cairn::engine {
 /// one thread.
 ///
 /// A value depends on the state itself and on its neighbours (bytes, gap). Adding, dropping and
-/// touching a state renews its own value and those of the states it is a neighbour of: O(log
-/// states) each, at most kMaxNeighbours of them. least() renews the value of what it is about to
-/// name, so a value that rose unseen only costs another look. A value that fell unseen (more than
-/// kMaxNeighbours states hang right below one) is seen at its next renewal.
+/// touching a state renews its own value and those of its neighbours, found by looking at
+/// kMaxVisits nodes at most: O(log states) each. least() renews the value of what it is about to
+/// name, so a value that rose unseen only costs another look. One that fell unseen (very many
+/// states hang right below another) is seen at its next renewal. Least recently used depends on no
+/// neighbour.
 class StateOrder {
  public:
   StateOrder(const RadixForest& forest, Policy& policy, model::MemoryLayout layout)
       : forest_(forest), policy_(policy), layout_(layout) {}
 
-  static constexpr std::size_t kMaxNeighbours = 64;
+  static constexpr std::size_t kMaxVisits = 256;
 
   /// What the policy is asked about.
   Candidate candidate(const ForestNode& node) const;
