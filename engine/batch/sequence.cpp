@@ -167,7 +167,9 @@ bool Sequence::add_save(PlannedSave save) {
   const auto at =
       std::lower_bound(from, saves_.end(), save.position,
                        [](const PlannedSave& x, std::int32_t p) { return x.position < p; });
-  if (at == saves_.end() || at->position != save.position) saves_.insert(at, std::move(save));
+  if (at != saves_.end() && at->position == save.position) return true;
+  if (!save.state) return false;
+  saves_.insert(at, std::move(save));
   return true;
 }
 

@@ -113,7 +113,7 @@ void Rig::save_at(SequenceSpec& spec, std::int32_t position, StateKind kind) {
   spec.lease.saves.push_back(planned_save(position, kind));
 }
 
-StepReport Rig::step(bool grant) {
+StepReport Rig::step_raw() {
   StepReport report = loop.step();
   for (const auto& token : report.tokens) {
     Outcome& out = outcomes[token.id];
@@ -126,8 +126,9 @@ StepReport Rig::step(bool grant) {
     CHECK(part.position == static_cast<std::int32_t>(out.prompt.size()) + 1);
     out.prompt.insert(out.prompt.end(), part.entries.begin(), part.entries.end());
   }
-  if (!keep_saved) report.saved.clear();
-  for (const auto& saved : report.saved) outcomes[saved.id].saved.push_back(saved);
+  for (const auto& saved : report.saved) {
+    if (keep_saved) outcomes[saved.id].saved.push_back(saved);
+  }
   for (const auto& ended : report.ended) {
     Outcome& out = outcomes[ended.id];
     CHECK_FALSE(out.ended);
@@ -137,14 +138,20 @@ StepReport Rig::step(bool grant) {
     out.generated = ended.generated;
     out.in_prefill = ended.in_prefill;
   }
+  preemptions += static_cast<int>(report.preempted.size());
+  ++steps;
+  return report;
+}
+
+StepReport Rig::step(bool grant) {
+  StepReport report = step_raw();
+  if (!keep_saved) report.saved.clear();
   if (grant && report.blocks_wanted > 0) {
     std::int32_t blocks = report.blocks_wanted;
     auto more = pools.reserve(blocks, 0);
     while (!more && --blocks > 0) more = pools.reserve(blocks, 0);
     if (more) loop.add_blocks(std::move(*more));
   }
-  preemptions += static_cast<int>(report.preempted.size());
-  ++steps;
   return report;
 }
 

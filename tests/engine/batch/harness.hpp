@@ -80,6 +80,8 @@ class Rig {
 
   /// One step, its report entered into `outcomes`; what it wants is granted where the pools can.
   StepReport step(bool grant = true);
+  /// One step entered into `outcomes`, and nothing else done with its report.
+  StepReport step_raw();
   /// Until nothing is left to do; preempted sequences are admitted again, cold.
   void run();
   bool pools_empty() const;
