@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "base/check.hpp"
 #include "kernels/cpu/math_body.hpp"
 #include "kernels/cpu/shared.hpp"
 

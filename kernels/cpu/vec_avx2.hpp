@@ -8,6 +8,11 @@
 
 #include "kernels/dtype.hpp"
 
+#if !defined(__clang__)  // g++ wants it here as well, or passing registers would be another ABI
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+
 namespace cairn::kernels {
 namespace {
 
@@ -155,3 +160,7 @@ struct Vec256 {
 
 }  // namespace
 }  // namespace cairn::kernels
+
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif

@@ -8,6 +8,11 @@
 
 #include "kernels/dtype.hpp"
 
+#if !defined(__clang__)  // g++ wants it here as well, or passing registers would be another ABI
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
+#endif
+
 namespace cairn::kernels {
 namespace {
 
@@ -104,3 +109,7 @@ struct Vec512 {
 
 }  // namespace
 }  // namespace cairn::kernels
+
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif
