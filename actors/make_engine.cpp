@@ -220,6 +220,7 @@ Result<RequestId> ActorEngine::submit(GenerateRequest request, EventSink sink) {
   ticket->worker =
       static_cast<int>(ticket->id % static_cast<std::uint64_t>(shared_->options.text_workers));
   ticket->request = std::move(request);
+  ticket->place = std::make_unique<actors::WaitingPlace>(shared_->waiting, shared_->waiting_tokens);
   const RequestId id = ticket->id;
   shared_->tickets.open(id, std::move(sink));
   runtime_->router(actors::Submit{std::move(ticket)});

@@ -4,6 +4,7 @@
 // of it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -33,6 +34,34 @@ inline constexpr int kMaxWorkers = 256;
 template <class T>
 using Box = std::shared_ptr<T>;
 
+/// One request's place among those that wait. Given back once: when the request is admitted or
+/// ends, or when its ticket is forgotten. Thread-safe.
+class WaitingPlace {
+ public:
+  WaitingPlace(std::atomic<std::int64_t>& requests, std::atomic<std::int64_t>& tokens)
+      : requests_(requests), tokens_(tokens) {}
+  WaitingPlace(const WaitingPlace&) = delete;
+  ~WaitingPlace() { release(); }
+
+  /// The prompt's length, once it is known; by the owner of the request.
+  void count_tokens(std::int64_t tokens) {
+    if (released_.load()) return;
+    counted_tokens_ = tokens;
+    tokens_ += tokens;
+  }
+  void release() {
+    if (released_.exchange(true)) return;
+    --requests_;
+    tokens_ -= counted_tokens_.load();
+  }
+
+ private:
+  std::atomic<std::int64_t>& requests_;
+  std::atomic<std::int64_t>& tokens_;
+  std::atomic<std::int64_t> counted_tokens_{0};
+  std::atomic<bool> released_{false};
+};
+
 /// A submitted request, immutable once it is sent.
 struct Ticket {
   RequestId id = 0;
@@ -40,6 +69,7 @@ struct Ticket {
   int worker = 0;  // the text worker that serves it from tokenizing to its last event
   Clock::time_point submitted;
   Clock::time_point deadline;
+  std::unique_ptr<WaitingPlace> place;
 };
 using TicketPtr = std::shared_ptr<const Ticket>;
 

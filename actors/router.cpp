@@ -69,10 +69,7 @@ model::SamplingParams resolve_sampling(const Sampling& asked, const Sampling& de
 }
 
 Router::Router(std::shared_ptr<Shared> shared, Mail& mail)
-    : shared_(std::move(shared)), mail_(mail) {
-  shared_->waiting = 0;
-  shared_->waiting_tokens = 0;
-}
+    : shared_(std::move(shared)), mail_(mail) {}
 
 Router::~Router() = default;
 
@@ -125,7 +122,7 @@ void Router::on(const Prepared& m) {
   request->prompt = m.prompt;
   request->prompt_tokens = static_cast<std::int32_t>(m.prompt->tokens.size());
   if (const auto error = check_prompt(*request)) return fail_request(*request, *error, "queue");
-  shared_->waiting_tokens += request->prompt_tokens;
+  request->ticket->place->count_tokens(request->prompt_tokens);
   request->sampling =
       resolve_sampling(request->ticket->request.sampling, shared_->bundle->defaults);
   enqueue_choices(*request);
@@ -192,7 +189,7 @@ void Router::admit(Request& request, Sequence& sequence, engine::Lease lease) {
     shared_->metrics->request_queue_time_seconds().observe(
         seconds_between(request.ticket->submitted, request.first_admitted));
     open_stream(request);
-    stop_waiting(request);
+    request.ticket->place->release();
   }
   request.abort_where = "prefill";
   auto spec = std::make_shared<engine::SequenceSpec>();
@@ -225,13 +222,6 @@ void Router::open_stream(Request& request) {
   open.seed = request.sampling.seed;
   open.prompt = request.prompt;
   mail_.worker(request.ticket->worker, std::move(open));
-}
-
-void Router::stop_waiting(Request& request) {
-  if (!request.counted_waiting) return;
-  request.counted_waiting = false;
-  --shared_->waiting;
-  if (request.prompt) shared_->waiting_tokens -= request.prompt_tokens;
 }
 
 // ------------------------------------------------------------------------------------- waiting
@@ -292,7 +282,7 @@ void Router::fail_request(Request& request, Error why, const char* where) {
     shared_->metrics->aborted_requests_total(aborted_where(where)).add();
   }
   request.failure = std::move(why);
-  stop_waiting(request);
+  request.ticket->place->release();
   for (const SequenceId id : request.sequences) {
     Sequence& sequence = sequences_.at(id);
     switch (sequence.phase) {
@@ -348,6 +338,7 @@ void Router::requeue(const engine::PreemptedSequence& preempted) {
   }
   sequence->tokens = preempted.tokens;
   sequence->generated = preempted.generated;
+  ++sequence->stale_releases;
   sequence->phase = Phase::queued;
   queue_.push_front(sequence->id);
 }
@@ -364,11 +355,18 @@ void Router::end_running(const engine::EndedSequence& ended) {
   if (ended.reason == engine::EndReason::failed && !request.failure) {
     fail_request(request, ended.error, ended.in_prefill ? "prefill" : "decode");
   }
+  if (sequence->released) on(Released{sequence->id});
 }
 
 void Router::on(const Released& m) {
   Sequence* sequence = find_sequence(m.seq);
-  if (!sequence || sequence->phase != Phase::releasing) return;
+  if (!sequence) return;
+  if (sequence->stale_releases > 0) {  // of a run that was preempted
+    --sequence->stale_releases;
+    return;
+  }
+  sequence->released = sequence->phase == Phase::running || sequence->phase == Phase::releasing;
+  if (sequence->phase != Phase::releasing) return;  // its end is on the way from the executor
   Request& request = requests_.at(sequence->request);
   sequence_done(*sequence);
   maybe_close(request);
@@ -406,7 +404,6 @@ void Router::maybe_close(Request& request) {
 void Router::on(const StreamClosed& m) {
   Request* request = find(m.id);
   if (!request) return;
-  stop_waiting(*request);
   for (const SequenceId id : request->sequences) sequences_.erase(id);
   requests_.erase(m.id);
 }

@@ -39,6 +39,8 @@ class Router {
     bool stopped = false;  // a stop string completed: its cancel is a normal end
     double prefill_seconds = 0;
     double decode_seconds = 0;
+    bool released = false;  // prefix has confirmed its end, perhaps before the executor told of it
+    std::int32_t stale_releases = 0;
     Clock::time_point releasing_since;
     std::uint64_t ends_seen = 0;  // Router::ends_ when its lookup was sent
   };
@@ -54,7 +56,6 @@ class Router {
     std::optional<std::int32_t> cached_tokens;  // of the first grant
     std::optional<Error> failure;
     Clock::time_point first_admitted;
-    bool counted_waiting = true;
     bool closing = false;  // CloseStream was sent
     const char* abort_where = "queue";
   };
@@ -80,7 +81,6 @@ class Router {
   void start_lookup(Sequence& sequence);
   void admit(Request& request, Sequence& sequence, engine::Lease lease);
   void open_stream(Request& request);
-  void stop_waiting(Request& request);
   void fail_request(Request& request, Error why, const char* where);
   void end_running(const engine::EndedSequence& ended);
   void requeue(const engine::PreemptedSequence& preempted);

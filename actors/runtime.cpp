@@ -132,7 +132,7 @@ struct Runtime::Impl {
       caf::anon_send(to, Letter<Message>{std::move(message)});
     }
   }
-  caf::behavior supervise(caf::event_based_actor* self);
+  caf::behavior supervise(caf::event_based_actor* self, const std::vector<caf::actor>& first);
   void on_down(caf::event_based_actor* self, const caf::down_msg& down);
   void lose_router(const std::string& why);
   void revive_executor(caf::event_based_actor* self);
@@ -181,11 +181,10 @@ void Runtime::Impl::start(Role role, int index) {
   if (role == Role::executor) shared->executor_up = true;
 }
 
-caf::behavior Runtime::Impl::supervise(caf::event_based_actor* self) {
+caf::behavior Runtime::Impl::supervise(caf::event_based_actor* self,
+                                       const std::vector<caf::actor>& first) {
   self->set_down_handler([this, self](caf::down_msg& down) { on_down(self, down); });
-  for (auto& list : handles) {
-    for (const caf::actor& a : list) self->monitor(a);
-  }
+  for (const caf::actor& a : first) self->monitor(a);
   return {[this, self](const Respawn&) { revive_executor(self); }};
 }
 
@@ -256,8 +255,13 @@ Runtime::Runtime(std::shared_ptr<Shared> shared)
       impl_->start(static_cast<Role>(role), static_cast<int>(i));
     }
   }
-  impl_->supervisor = impl_->system.spawn(
-      [impl = impl_.get()](caf::event_based_actor* self) { return impl->supervise(self); });
+  // It begins on its own thread, perhaps after a stop has taken the handles: it gets its own.
+  std::vector<caf::actor> first;
+  for (const auto& list : impl_->handles) first.insert(first.end(), list.begin(), list.end());
+  impl_->supervisor =
+      impl_->system.spawn([impl = impl_.get(), first](caf::event_based_actor* self) {
+        return impl->supervise(self, first);
+      });
 }
 
 Runtime::~Runtime() {
