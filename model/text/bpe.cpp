@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
+#include <span>
 
 #include "model/text/unicode.hpp"
 
@@ -15,12 +17,21 @@ constexpr std::uint64_t kEmptyKey = UINT64_MAX;
 constexpr std::size_t kShortPiece = 48;      // bytes; up to here scanning beats a heap
 constexpr std::size_t kMaxWholePiece = 256;  // bytes; longer pieces are not looked up as a whole
 constexpr std::size_t kMaxPiece = 1U << 28;  // bytes; what is longer is cut, positions have 32 bits
-constexpr std::uint32_t kNone = UINT32_MAX;  // no neighbour in the linked list
+constexpr std::size_t kFilterMask = (1U << 16) - 1;  // 512 KiB
+constexpr std::uint32_t kNone = UINT32_MAX;          // no neighbour in the linked list
 
 std::uint64_t load(const char* p, std::size_t n) {
   std::uint64_t word = 0;
   std::memcpy(&word, p, n);
   return word;
+}
+
+// Fixed-size loads that may overlap compile to single instructions; a copy of n bytes is a call.
+std::uint64_t load_short(const char* p, std::size_t n) {  // n from 0 to 8, injective for each n
+  if (n == 8) return load(p, 8);
+  if (n >= 4) return load(p, 4) | load(p + n - 4, 4) << 32;
+  if (n > 0) return load(p, 1) | load(p + n / 2, 1) << 8 | load(p + n - 1, 1) << 16;
+  return 0;
 }
 
 std::uint64_t hash_bytes(std::string_view bytes) {
@@ -32,22 +43,75 @@ std::uint64_t hash_bytes(std::string_view bytes) {
     h = (h ^ load(p, 8)) * kMul;
     h ^= h >> 29;
   }
-  // Fixed-size loads that may overlap compile to single instructions; a copy of n bytes is a call.
-  if (n == 8) {
-    h ^= load(p, 8);
-  } else if (n >= 4) {
-    h ^= load(p, 4) | load(p + n - 4, 4) << 32;
-  } else if (n > 0) {
-    h ^= load(p, 1) | load(p + n / 2, 1) << 8 | load(p + n - 1, 1) << 16;
-  }
+  h ^= load_short(p, n);
   h *= kMul;
   h ^= h >> 32;
   return h * kMul;
 }
 
 std::uint64_t hash_pair(std::uint64_t key) {
-  key = (key ^ key >> 32) * 0x9E3779B97F4A7C15U;
-  return key ^ key >> 29;
+  key = (key ^ key >> 29) * 0x9E3779B97F4A7C15U;
+  key = (key ^ key >> 32) * 0xD6E8FEB86659FD93U;
+  return key ^ key >> 32;
+}
+
+// The tokens of the words last seen, one cache per thread: texts repeat few words, and these few
+// fit in a processor's own cache, which the vocabulary and the merges do not.
+class WordCache {
+ public:
+  static constexpr std::size_t kMaxBytes = 16;
+  static constexpr std::size_t kMaxIds = 9;
+
+  struct Key {
+    std::uint64_t low = 0;
+    std::uint64_t high = 0;
+    std::uint32_t length = 0;
+    bool operator==(const Key&) const = default;
+  };
+  static Key key(std::string_view piece) {
+    const char* p = piece.data();
+    const std::size_t n = piece.size();
+    if (n <= 8) return {load_short(p, n), 0, static_cast<std::uint32_t>(n)};
+    return {load(p, 8), load(p + n - 8, 8), static_cast<std::uint32_t>(n)};
+  }
+
+  struct Entry {
+    Key key;  // length 0: empty
+    std::uint32_t count = 0;
+    std::array<std::int32_t, kMaxIds> ids;
+
+    void store(const Key& k, std::span<const std::int32_t> tokens) {
+      if (tokens.size() > kMaxIds) return;
+      key = k;
+      count = static_cast<std::uint32_t>(tokens.size());
+      std::copy(tokens.begin(), tokens.end(), ids.begin());
+    }
+  };
+
+  // The place of `key` in the cache for the tokenizer `serial`; a change of tokenizer empties it.
+  Entry& at(std::uint64_t serial, const Key& key) {
+    if (serial != serial_) {
+      entries_.assign(kEntries, Entry{});
+      serial_ = serial;
+    }
+    const std::uint64_t hash = hash_pair(key.low ^ key.high * 31 ^ std::uint64_t{key.length} << 56);
+    return entries_[hash % kEntries];
+  }
+
+ private:
+  static constexpr std::size_t kEntries = 4096;  // 64 bytes each
+  std::vector<Entry> entries_;
+  std::uint64_t serial_ = 0;
+};
+
+WordCache& words() {
+  thread_local WordCache cache;
+  return cache;
+}
+
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> serial = 0;
+  return ++serial;
 }
 
 // The code point that stands for a byte: itself where printable, else the next free one from U+0100
@@ -123,9 +187,11 @@ std::int32_t Vocabulary::find(std::string_view text) const {
 
 Bpe::Bpe(const Vocabulary& vocabulary, const std::array<std::int32_t, 256>& byte_ids,
          std::size_t merges)
-    : vocabulary_(vocabulary),
+    : serial_(next_serial()),
+      vocabulary_(vocabulary),
       byte_ids_(byte_ids),
       merges_(std::bit_ceil(std::max<std::size_t>(merges * 2, 16)), Merge{kEmptyKey, kNoRank, -1}),
+      filter_(kFilterMask + 1),
       whole_(std::make_unique<std::atomic<std::uint8_t>[]>(
           static_cast<std::size_t>(vocabulary.size()))) {}
 
@@ -134,7 +200,9 @@ void Bpe::add_merge(std::int32_t left, std::int32_t right, std::uint32_t rank,
   const std::uint64_t key =
       static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
   const std::size_t mask = merges_.size() - 1;
-  std::size_t at = hash_pair(key) & mask;
+  const std::uint64_t hash = hash_pair(key);
+  filter_[hash >> 32 & kFilterMask] |= std::uint64_t{1} << (hash >> 58);
+  std::size_t at = hash & mask;
   while (merges_[at].key != kEmptyKey && merges_[at].key != key) at = (at + 1) & mask;
   merges_[at] = {key, rank, merged};
 }
@@ -142,8 +210,10 @@ void Bpe::add_merge(std::int32_t left, std::int32_t right, std::uint32_t rank,
 const Bpe::Merge* Bpe::find(std::int32_t left, std::int32_t right) const {
   const std::uint64_t key =
       static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
+  const std::uint64_t hash = hash_pair(key);
+  if (!(filter_[hash >> 32 & kFilterMask] >> (hash >> 58) & 1)) return nullptr;
   const std::size_t mask = merges_.size() - 1;
-  for (std::size_t at = hash_pair(key) & mask;; at = (at + 1) & mask) {
+  for (std::size_t at = hash & mask;; at = (at + 1) & mask) {
     const Merge& merge = merges_[at];
     if (merge.key == key) return &merge;
     if (merge.key == kEmptyKey) return nullptr;
@@ -165,6 +235,20 @@ void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<std::int3
     out.push_back(byte_ids_[static_cast<unsigned char>(piece[0])]);
     return;
   }
+  if (piece.size() > WordCache::kMaxBytes) return encode_whole(piece, scratch, out);
+  const WordCache::Key key = WordCache::key(piece);
+  WordCache::Entry& entry = words().at(serial_, key);
+  if (entry.key == key) {
+    out.insert(out.end(), entry.ids.begin(), entry.ids.begin() + entry.count);
+    return;
+  }
+  const std::size_t before = out.size();
+  encode_whole(piece, scratch, out);
+  entry.store(key, std::span(out).subspan(before));
+}
+
+void Bpe::encode_whole(std::string_view piece, Scratch& scratch,
+                       std::vector<std::int32_t>& out) const {
   const std::int32_t id = vocabulary_.find(piece);
   std::atomic<std::uint8_t>* whole = id < 0 ? nullptr : &whole_[static_cast<std::size_t>(id)];
   if (whole && whole->load(std::memory_order_relaxed) == kWhole) {

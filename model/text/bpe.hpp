@@ -78,14 +78,18 @@ class Bpe {
   // tokens, and then neither merging nor a cache is needed. Found out at first use.
   enum Whole : std::uint8_t { kUnknown, kWhole, kNotWhole };
 
+  void encode_whole(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const;
   const Merge* find(std::int32_t left, std::int32_t right) const;
   std::uint32_t rank(std::int32_t left, std::int32_t right) const;
   void merge_short(std::string_view piece, std::vector<std::int32_t>& out) const;
   void merge_long(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const;
 
+  const std::uint64_t serial_;  // whose words a thread's cache holds
   const Vocabulary& vocabulary_;
   std::array<std::int32_t, 256> byte_ids_;
   std::vector<Merge> merges_;
+  std::vector<std::uint64_t>
+      filter_;  // bits; most pairs do not merge, and this says so from a small table
   std::unique_ptr<std::atomic<std::uint8_t>[]> whole_;  // [vocabulary size]
 };
 
