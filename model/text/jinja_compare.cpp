@@ -8,11 +8,11 @@ namespace {
 
 bool is_list(const Value& v) { return v.is(Kind::list) || v.is(Kind::tuple); }
 
-bool equal_dicts(const DictObject& a, const DictObject& b) {
+bool equal_dicts(Heap& heap, const DictObject& a, const DictObject& b) {
   if (a.entries.size() != b.entries.size()) return false;
   return std::all_of(a.entries.begin(), a.entries.end(), [&](const auto& entry) {
     const Value* other = b.find(entry.first);
-    return other != nullptr && equal(entry.second, *other);
+    return other != nullptr && equal(heap, entry.second, *other);
   });
 }
 
@@ -70,7 +70,8 @@ bool truth(const Value& v) {
   }
 }
 
-bool equal(const Value& left, const Value& right) {
+bool equal(Heap& heap, const Value& left, const Value& right) {
+  heap.step();
   if (is_number(left) && is_number(right)) {
     if (left.is(Kind::real) || right.is(Kind::real)) return to_real(left) == to_real(right);
     return left.as_int() == right.as_int();
@@ -91,9 +92,9 @@ bool equal(const Value& left, const Value& right) {
       return left.identity() == right.identity() ||
              std::equal(left.items().begin(), left.items().end(), right.items().begin(),
                         right.items().end(),
-                        [](const Value& a, const Value& b) { return equal(a, b); });
+                        [&](const Value& a, const Value& b) { return equal(heap, a, b); });
     case Kind::dict:
-      return left.identity() == right.identity() || equal_dicts(left.dict(), right.dict());
+      return left.identity() == right.identity() || equal_dicts(heap, left.dict(), right.dict());
     case Kind::range:
       return equal_ranges(left.as<RangeObject>(), right.as<RangeObject>());
     default:
@@ -101,7 +102,8 @@ bool equal(const Value& left, const Value& right) {
   }
 }
 
-bool less(const Value& left, const Value& right) {
+bool less(Heap& heap, const Value& left, const Value& right) {
+  heap.step();
   if (is_any_number(left) && is_any_number(right)) return three_way(left, right) < 0;
   if (left.is(Kind::string) && right.is(Kind::string)) return left.view() < right.view();
   if (is_list(left) && left.kind() == right.kind()) {
@@ -109,7 +111,7 @@ bool less(const Value& left, const Value& right) {
     const auto& b = right.items();
     const std::size_t n = std::min(a.size(), b.size());
     for (std::size_t i = 0; i < n; ++i) {
-      if (!equal(a[i], b[i])) return less(a[i], b[i]);
+      if (!equal(heap, a[i], b[i])) return less(heap, a[i], b[i]);
     }
     return a.size() < b.size();
   }
@@ -120,18 +122,18 @@ bool less(const Value& left, const Value& right) {
 }
 
 bool compare(Heap& heap, std::string_view op, const Value& left, const Value& right) {
-  if (op == "==") return equal(left, right);
-  if (op == "!=") return !equal(left, right);
+  if (op == "==") return equal(heap, left, right);
+  if (op == "!=") return !equal(heap, left, right);
   if (op == "in") return contains(heap, right, left);
   if (op == "not in") return !contains(heap, right, left);
   if (is_number(left) && is_number(right) &&
       (to_real(left) != to_real(left) || to_real(right) != to_real(right))) {
     return false;  // not a number has no order
   }
-  if (op == "<") return less(left, right);
-  if (op == ">") return less(right, left);
-  if (op == "<=") return !less(right, left);
-  return !less(left, right);
+  if (op == "<") return less(heap, left, right);
+  if (op == ">") return less(heap, right, left);
+  if (op == "<=") return !less(heap, right, left);
+  return !less(heap, left, right);
 }
 
 bool contains(Heap& heap, const Value& container, const Value& wanted) {
@@ -150,7 +152,7 @@ bool contains(Heap& heap, const Value& container, const Value& wanted) {
     case Kind::tuple:
       heap.step(container.items().size() / 8);
       return std::any_of(container.items().begin(), container.items().end(),
-                         [&](const Value& v) { return equal(v, wanted); });
+                         [&](const Value& v) { return equal(heap, v, wanted); });
     case Kind::range: {
       if (!is_number(wanted)) return false;
       const auto& range = container.as<RangeObject>();
@@ -166,7 +168,8 @@ bool contains(Heap& heap, const Value& container, const Value& wanted) {
     fail(std::string("argument of type '") + kind_name(container.kind()) + "' is not iterable");
   }
   const std::vector<Value> items = iterate(heap, container);
-  return std::any_of(items.begin(), items.end(), [&](const Value& v) { return equal(v, wanted); });
+  return std::any_of(items.begin(), items.end(),
+                     [&](const Value& v) { return equal(heap, v, wanted); });
 }
 
 }  // namespace cairn::text::jinja

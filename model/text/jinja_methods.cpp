@@ -50,7 +50,7 @@ Value call_list_method(Heap& heap, const Value& self, std::string_view name, con
   }
   const Bound bound(name, args, {"value"}, 1);
   const std::vector<Value> items = iterate(heap, self);
-  const auto matches = [&](const Value& v) { return equal(v, bound.at(0)); };
+  const auto matches = [&](const Value& v) { return equal(heap, v, bound.at(0)); };
   if (name == "count") return Value::integer(std::count_if(items.begin(), items.end(), matches));
   const auto at = std::find_if(items.begin(), items.end(), matches);
   if (at == items.end()) fail("index(): the value is not in the list");
@@ -65,7 +65,7 @@ Value call_loop_method(Heap& heap, const Value& self, std::string_view name, con
     return args.positional[static_cast<std::size_t>(loop.index) % args.positional.size()];
   }
   const Value now = heap.tuple(args.positional);
-  const bool same = loop.last_changed.is(Kind::tuple) && equal(loop.last_changed, now);
+  const bool same = loop.last_changed.is(Kind::tuple) && equal(heap, loop.last_changed, now);
   loop.last_changed = now;
   heap.pin(self.shared());  // it may now hold itself
   return Value::boolean(!same);

@@ -22,8 +22,8 @@ double to_real(const Value& value);
 
 // Comparison (jinja_compare.cpp).
 bool truth(const Value& value);
-bool equal(const Value& left, const Value& right);
-bool less(const Value& left, const Value& right);
+bool equal(Heap& heap, const Value& left, const Value& right);
+bool less(Heap& heap, const Value& left, const Value& right);
 bool compare(Heap& heap, std::string_view op, const Value& left, const Value& right);
 bool contains(Heap& heap, const Value& container, const Value& item);
 

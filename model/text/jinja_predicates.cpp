@@ -23,13 +23,13 @@ constexpr std::string_view kSimple[] = {
     "lower",   "upper",     "divisibleby", "sameas",   "filter",   "test"};
 
 bool divisible(Heap& heap, const Value& v, const Value& by, std::int64_t remainder) {
-  return equal(binary(heap, "%", v, by), Value::integer(remainder));
+  return equal(heap, binary(heap, "%", v, by), Value::integer(remainder));
 }
 
-bool same_object(const Value& a, const Value& b) {
+bool same_object(Heap& heap, const Value& a, const Value& b) {
   if (a.kind() != b.kind()) return false;
   if (a.has_object() || b.has_object()) return a.identity() == b.identity();
-  return equal(a, b);
+  return equal(heap, a, b);
 }
 
 bool is_sequence(const Value& v) {
@@ -87,7 +87,7 @@ bool Interp::test(std::string_view name, const Value& input, const Args& args) {
   }
   if (name == "divisibleby" || name == "sameas") {
     const Bound bound(name, args, {"other"}, 1);
-    return name == "sameas" ? same_object(input, bound.at(0))
+    return name == "sameas" ? same_object(heap_, input, bound.at(0))
                             : divisible(heap_, input, bound.at(0), 0);
   }
   const Bound bound(name, args, {});

@@ -121,8 +121,7 @@ Value sorted(Interp& in, std::vector<Value> values, const std::vector<Value>& ke
   std::vector<std::size_t> order(values.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    in.heap().step();
-    return descending ? less(keys[b], keys[a]) : less(keys[a], keys[b]);
+    return descending ? less(in.heap(), keys[b], keys[a]) : less(in.heap(), keys[a], keys[b]);
   });
   std::vector<Value> out;
   out.reserve(values.size());
@@ -193,7 +192,7 @@ Value extreme(Interp& in, const Value& v, const Args& args, const char* name, bo
   Value best_key = key_of(in, items[0], bound);
   for (std::size_t i = 1; i < items.size(); ++i) {
     const Value key = key_of(in, items[i], bound);
-    if (largest ? less(best_key, key) : less(key, best_key)) {
+    if (largest ? less(in.heap(), best_key, key) : less(in.heap(), key, best_key)) {
       best = i;
       best_key = key;
     }

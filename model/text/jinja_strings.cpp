@@ -47,8 +47,8 @@ struct Conversion {
 
 std::size_t number_at(std::string_view text, std::size_t& at) {
   std::size_t n = 0;
-  while (at < text.size() && text[at] >= '0' && text[at] <= '9' && n < 10'000'000) {
-    n = n * 10 + static_cast<std::size_t>(text[at++] - '0');
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
+    if (n < SIZE_MAX / 100) n = n * 10 + static_cast<std::size_t>(text[at] - '0');
   }
   return n;
 }
@@ -261,7 +261,7 @@ OriginText format_percent(Heap& heap, const OriginText& format, const Value& arg
     } else {
       fail(std::string("the format %") + c.type + " is not supported");
     }
-    heap.check_string(out.size() + c.width + piece.size());
+    heap.check_string(std::max(c.width, out.size() + piece.size()));
     const std::size_t length = piece.length();
     const std::string pad(c.width > length ? c.width - length : 0, ' ');
     if (!c.left) out.append(pad, Origin::data);

@@ -91,7 +91,7 @@ class Writer {
     for (const auto& entry : dict.entries) entries.push_back(&entry);
     if (format_.sort_keys) {
       std::stable_sort(entries.begin(), entries.end(),
-                       [](auto* a, auto* b) { return less(a->first, b->first); });
+                       [&](auto* a, auto* b) { return less(heap_, a->first, b->first); });
     }
     plain("{");
     ++level_;

@@ -9,6 +9,7 @@ namespace cairn::text::jinja {
 namespace {
 
 constexpr std::size_t kIndexFrom = 12;  // entries from which a dict is searched by hash
+constexpr std::size_t kMaxKeyBytes = 1U << 20;
 constexpr int kMaxHeight = 150;  // nesting of lists and dicts; everything that walks them recurses
 const OriginText kNoText;
 const std::vector<Value> kNoItems;
@@ -39,6 +40,7 @@ std::string hash_key(const Value& key) {
       for (const Value& item : key.items()) {
         const std::string part = hash_key(item);
         out += std::to_string(part.size()) + ":" + part;
+        if (out.size() > kMaxKeyBytes) fail("a tuple is too large for a key");
       }
       return out;
     }
