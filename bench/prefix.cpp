@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times of the prefix cache at the sizes of Qwen3.5-0.8B (no data is touched, so it needs no
+// memory). Prints one line per fact; exits 1 when one is missed.
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "engine/prefix/prefix_cache.hpp"
+#include "engine/prefix/radix_forest.hpp"
+
+using namespace cairn;
+using namespace cairn::engine;
+
+namespace {
+
+constexpr model::MemoryLayout kLayout{.kv_block_bytes = 196'608, .state_bytes = 20'201'472};
+
+// Processor time, so that a busy machine does not fail a fact.
+double processor_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+int missed = 0;
+
+void fact(const char* what, double us, double limit_us) {
+  const bool ok = us <= limit_us;
+  missed += ok ? 0 : 1;
+  std::printf("%-58s %9.1f us  (at most %.0f us)%s\n", what, us, limit_us, ok ? "" : "  MISSED");
+}
+
+using Tokens = std::vector<std::int32_t>;
+
+Tokens random_tokens(std::mt19937& rng, std::int32_t n) {
+  Tokens t;
+  for (std::int32_t i = 0; i < n; ++i) t.push_back(static_cast<std::int32_t>(rng() % 150'000));
+  return t;
+}
+
+class BranchAndEnd final : public Policy {
+ public:
+  std::string name() const override { return "bench"; }
+  std::vector<Placement> place(const PlacementQuery& q) override {
+    std::vector<Placement> out;
+    if (q.overlap > q.resume && q.overlap < q.length - 1) {
+      out.push_back({q.overlap, StateKind::branch});
+    }
+    if (q.length - 1 > q.resume) out.push_back({q.length - 1, StateKind::prompt_end});
+    return out;
+  }
+};
+
+struct Timed {
+  double lookup = 0, publish = 0;
+  std::int32_t resume = 0;
+};
+
+// A request without a model: what it saves holds the blocks it was given.
+Timed serve(PrefixCache& cache, SequenceId id, const Tokens& tokens) {
+  LookupRequest request;
+  request.id = id;
+  request.tokens = std::make_shared<const Tokens>(tokens);
+  request.max_new = 64;
+  Timed t;
+  const double start = processor_seconds();
+  LookupResult result = cache.lookup(request);
+  t.lookup = processor_seconds() - start;
+  if (!std::holds_alternative<Lease>(result)) return t;
+  Lease& lease = std::get<Lease>(result);
+  t.resume = lease.resume;
+  std::vector<KvBlockRef> table = lease.prefix_blocks;
+  if (lease.resume % model::kBlockTokens != 0) table.pop_back();
+  const auto length = static_cast<std::int32_t>(tokens.size());
+  while (static_cast<std::int32_t>(table.size()) < blocks_for(length)) {
+    table.push_back(lease.reservation.take_block());
+  }
+  for (PlannedSave& s : lease.saves) {
+    const auto blocks = table.begin() + blocks_for(s.position);
+    SavedState saved{id,     request.tokens,     s.position,
+                     s.kind, std::move(s.state), std::vector<KvBlockRef>(table.begin(), blocks)};
+    const double before = processor_seconds();
+    cache.publish(std::move(saved));
+    t.publish += processor_seconds() - before;
+  }
+  cache.end(id);
+  return t;
+}
+
+void long_prompts() {
+  std::mt19937 rng(1);
+  const Tokens document = random_tokens(rng, 99'000);
+  const auto with_question = [&] {
+    Tokens t = document;
+    const Tokens q = random_tokens(rng, 1000);
+    t.insert(t.end(), q.begin(), q.end());
+    return t;
+  };
+  MemoryPools pools(kLayout, 8ull << 30);
+  PrefixCache cache(pools, std::make_unique<BranchAndEnd>());
+  SequenceId id = 0;
+  for (int i = 0; i < 20; ++i) serve(cache, ++id, with_question());
+  double best = 1e9, publish = 1e9;
+  for (int i = 0; i < 50; ++i) {
+    const Timed t = serve(cache, ++id, with_question());
+    if (t.resume != 99'000) continue;
+    best = std::min(best, t.lookup);
+    publish = std::min(publish, t.publish);
+  }
+  fact("lookup of 100,000 tokens, resumed at 99,000", best * 1e6, 1000);
+  fact("publish of its end", publish * 1e6, 1000);
+
+  RadixForest forest;
+  for (std::uint64_t i = 1; i <= 2000; ++i) forest.insert(with_question(), i);
+  const Tokens prompt = with_question();
+  double match = 1e9;
+  for (int i = 0; i < 200; ++i) {
+    const double start = processor_seconds();
+    if (forest.match(prompt).overlap != 99'000) ++missed;
+    match = std::min(match, processor_seconds() - start);
+  }
+  fact("match of 100,000 tokens beside 2,000 other questions", match * 1e6, 100);
+}
+
+// Chats of many users under a budget that is always full.
+void pressure() {
+  std::mt19937 rng(2);
+  MemoryPools pools(kLayout, 4ull << 30);
+  PrefixCache cache(pools, std::make_unique<BranchAndEnd>());
+  const Tokens system = random_tokens(rng, 600);
+  std::vector<Tokens> chats(64, system);
+  double total = 0, publish = 0, worst = 0;
+  int requests = 0;
+  for (int i = 0; i < 4000; ++i) {
+    Tokens& chat = chats[rng() % chats.size()];
+    if (chat.size() > 6000) chat = system;
+    const Tokens more = random_tokens(rng, 300);
+    chat.insert(chat.end(), more.begin(), more.end());
+    const Timed t = serve(cache, static_cast<SequenceId>(i) + 1, chat);
+    if (i < 1000) continue;
+    total += t.lookup;
+    publish += t.publish;
+    worst = std::max(worst, t.lookup);
+    ++requests;
+  }
+  const PrefixStats stats = cache.stats();
+  std::printf("64 chats in 4 GiB: %lld states, %lld nodes, %llu stored, %llu evicted\n",
+              static_cast<long long>(stats.states), static_cast<long long>(stats.nodes),
+              static_cast<unsigned long long>(stats.stored),
+              static_cast<unsigned long long>(stats.evicted));
+  fact("lookup with eviction, mean", total / requests * 1e6, 200);
+  fact("lookup with eviction, worst", worst * 1e6, 5000);
+  fact("publish, mean a request", publish / requests * 1e6, 200);
+}
+
+void many_nodes() {
+  std::mt19937 rng(3);
+  RadixForest forest;
+  std::uint64_t tick = 0;
+  std::vector<Tokens> shared;
+  for (int i = 0; i < 100; ++i) shared.push_back(random_tokens(rng, 200));
+  const double start = processor_seconds();
+  int inserts = 0;
+  for (; inserts < 300'000; ++inserts) {
+    Tokens t = shared[rng() % shared.size()];
+    t.resize(50 + rng() % 150);
+    const Tokens tail = random_tokens(rng, 20);
+    t.insert(t.end(), tail.begin(), tail.end());
+    forest.insert(t, ++tick);
+    forest.trim(200'000, 64'000'000);
+  }
+  fact("insert and forget at 200,000 nodes, mean", (processor_seconds() - start) / inserts * 1e6,
+       50);
+}
+
+}  // namespace
+
+int main() {
+  long_prompts();
+  pressure();
+  many_nodes();
+  return missed == 0 ? 0 : 1;
+}
