@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "tests/support/catch.hpp"
@@ -298,5 +299,20 @@ TEST_CASE("under pressure and tight node bounds every lease still holds its pref
     CHECK(s.idle());
     s.cache.clear();
     CHECK(s.pools.usage().bytes_used == 0);
+  }
+}
+
+TEST_CASE("every policy resumes exactly and stays within its budget") {
+  for (const char* spelling : {"none", "last", "branch", "balanced:3", "dp:4", "dp:4+branch"}) {
+    Requests random(11);
+    FakeServer s(60'000, make_policy(spelling).take());
+    std::int32_t resumed = 0;
+    for (int i = 0; i < 600; ++i) {
+      resumed += s.serve(random.next(), random.tokens(random.below(20)));  // checks every slot
+      REQUIRE(s.idle());
+    }
+    s.cache.verify();
+    CHECK((resumed > 0) == (spelling != std::string_view("none")));
+    CHECK((s.cache.stats().evicted > 0) == (spelling != std::string_view("none")));
   }
 }
