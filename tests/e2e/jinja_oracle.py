@@ -7,6 +7,7 @@ import argparse
 import copy
 import datetime
 import json
+import pathlib
 import subprocess
 import sys
 import warnings
@@ -93,6 +94,16 @@ def random_templates(env, seed, count):
     return kept
 
 
+def demo_cases():
+    """The demo template with the golden conversations, in both thinking forms."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    template = (root / "model/demo/chat_template.jinja").read_text(encoding="utf-8")
+    golden = json.loads((root / "tests/fixtures/chat/golden.json").read_text(encoding="utf-8"))
+    for case in [*golden["cases"].values(), *golden["errors"].values()]:
+        for form in ({}, {"thinking_default": True}):
+            yield template, {**case["input"], **form}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("driver")
@@ -102,6 +113,7 @@ def main():
 
     env = make_environment()
     cases = [(t, {**jinja_cases.CONTEXT, **c}, False) for t, c in jinja_cases.cases()]
+    cases += [(t, c, False) for t, c in demo_cases()]
     written = len(cases)
     cases += [(t, jinja_cases.CONTEXT, True) for t in random_templates(env, options.seed, options.random)]
     lines = "".join(json.dumps({"template": t, "context": c}) + "\n" for t, c, _ in cases)
