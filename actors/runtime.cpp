@@ -322,15 +322,15 @@ std::vector<std::string> Runtime::stop(std::chrono::milliseconds deadline) {
   std::vector<std::string> left;
   caf::scoped_actor self{impl_->system};
   const auto end = Clock::now() + deadline;
-  for (auto& [name, actor] : order) {
-    self->monitor(actor);
-    self->send_exit(actor, caf::exit_reason::user_shutdown);
+  for (const auto& entry : order) {
+    self->monitor(entry.second);
+    self->send_exit(entry.second, caf::exit_reason::user_shutdown);
     const auto rest =
         std::max(std::chrono::milliseconds(1),
                  std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()));
     bool down = false;
     self->receive([&](const caf::down_msg&) { down = true; },
-                  caf::after(rest) >> [&] { left.push_back(name); });
+                  caf::after(rest) >> [&] { left.push_back(entry.first); });
   }
   // An actor that hangs must not hang the system's destructor with it.
   if (!left.empty()) impl_->system.await_actors_before_shutdown(false);

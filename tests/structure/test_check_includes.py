@@ -28,8 +28,14 @@ class CheckIncludes(unittest.TestCase):
         self.assertEqual(run({"engine/a.cpp": "#include <caf/all.hpp>\n"}).returncode, 1)
         self.assertEqual(run({"actors/a.cpp": "#include <caf/all.hpp>\n"}).returncode, 0)
 
-    def test_a_third_party_in_a_header_is_found(self):
-        self.assertEqual(run({"http/a.hpp": "#include <boost/beast/core.hpp>\n"}).returncode, 1)
+    def test_a_third_party_that_leaves_its_room_through_headers_is_found(self):
+        files = {
+            "http/deep.hpp": "#include <boost/beast/core.hpp>\n",
+            "http/server.hpp": '#include "http/deep.hpp"\n',
+            "http/a.cpp": '#include "http/server.hpp"\n',
+        }
+        self.assertEqual(run(files).returncode, 0)
+        self.assertEqual(run(files | {"cli/a.cpp": '#include "http/server.hpp"\n'}).returncode, 1)
 
     def test_http_sees_only_the_public_api(self):
         self.assertEqual(run({"http/a.cpp": '#include "engine/engine.hpp"\n'}).returncode, 0)
