@@ -9,7 +9,6 @@
 namespace cairn::model {
 namespace {
 
-constexpr std::int32_t kAttentionRows = 16;  // rows of one call: they share each tile of keys
 // A lone row over at least this many ranges of 512 keys is worth splitting by ranges.
 constexpr std::int64_t kMinRanges = 2;
 constexpr std::int64_t kRowGrain = 4;

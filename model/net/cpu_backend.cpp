@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.hpp"
+#include "model/net/host_limits.hpp"
 
 namespace cairn::model {
 namespace {
@@ -13,8 +14,7 @@ namespace {
 // Rows that pass through the layers together: enough to make the matrix kernels compute-bound, few
 // enough that a tile's intermediate values stay in the last-level cache.
 constexpr std::int32_t kTileRows = 256;
-constexpr std::int32_t kAttentionRows = 16;  // rows of one attention call
-constexpr std::size_t kKvAlignment = 64;     // bytes
+constexpr std::size_t kKvAlignment = 64;  // bytes
 
 const kernels::Ops& ops_for(const std::string& name) {
   const Result<kernels::Isa> isa = kernels::choose_isa(name);

@@ -17,6 +17,9 @@
 
 namespace cairn::model {
 
+/// Rows of one attention call: they share each tile of keys.
+inline constexpr std::int32_t kAttentionRows = 16;
+
 /// Consecutive rows of one slice inside a tile.
 struct TilePart {
   std::int32_t slice = 0;
@@ -150,9 +153,6 @@ class CpuBackend final : public Backend {
   std::span<const StepSlice> slices_;  // of the running step
   LayerTap tap_;
 };
-
-/// Threads worth running here: physical cores that this process may use, less under a CPU quota.
-int default_threads();
 
 template <class F>
 void CpuBackend::split(std::int64_t n, std::int64_t grain, F&& fn) {

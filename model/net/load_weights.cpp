@@ -3,16 +3,19 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "kernels/cpu/thread_pool.hpp"
 #include "model/net/half.hpp"
+#include "model/net/host_limits.hpp"
 #include "model/net/packed_weights.hpp"
 #include "model/net/weights.hpp"
 
 namespace cairn::model {
 namespace {
 
-constexpr std::int64_t kChunkElements = std::int64_t{1} << 19;  // rows copied at a time, 1 MiB bf16
+constexpr std::int64_t kChunkElements = std::int64_t{1} << 18;  // packed by one thread at a time
 
 // Elements [begin, begin + n) of a tensor as fp32. A file promises no alignment, hence the copies.
 void read_f32(const TensorView& t, std::int64_t begin, std::int64_t n, float* out) {
@@ -29,15 +32,21 @@ void read_f32(const TensorView& t, std::int64_t begin, std::int64_t n, float* ou
   }
 }
 
-void read_bf16(const TensorView& t, std::int64_t begin, std::int64_t n, std::vector<float>& scratch,
-               Bf16* out) {
+// The same as bf16; `copy` holds them when they cannot be read in place.
+const Bf16* read_bf16(const TensorView& t, std::int64_t begin, std::int64_t n,
+                      std::vector<Bf16>& copy) {
+  const std::byte* from = t.data.data() + static_cast<std::size_t>(begin) * dtype_size(t.dtype);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(from) % alignof(Bf16) == 0;
+  if (t.dtype == "BF16" && aligned) return reinterpret_cast<const Bf16*>(from);
+  copy.resize(static_cast<std::size_t>(n));
   if (t.dtype == "BF16") {
-    std::memcpy(out, t.data.data() + begin * 2, static_cast<std::size_t>(n) * sizeof(Bf16));
-    return;
+    std::memcpy(copy.data(), from, copy.size() * sizeof(Bf16));
+    return copy.data();
   }
-  scratch.resize(static_cast<std::size_t>(n));
-  read_f32(t, begin, n, scratch.data());
-  std::transform(scratch.begin(), scratch.end(), out, to_bf16);
+  std::vector<float> wide(copy.size());
+  read_f32(t, begin, n, wide.data());
+  std::transform(wide.begin(), wide.end(), copy.begin(), to_bf16);
+  return copy.data();
 }
 
 class Loader {
@@ -53,6 +62,7 @@ class Loader {
     // Every mistake in the files is found before memory is taken and minutes are spent.
     for (const TensorSpec& spec : specs_) total_ += checked(spec).data.size();
     report_others();
+    require_memory();
     WeightsBuilder builder(config_);
     for (const TensorSpec& spec : specs_) {
       const TensorView& t = *files_.find(file_name_of(spec, prefix_));
@@ -93,16 +103,29 @@ class Loader {
     return *t;
   }
 
+  // Refused now rather than ended by the system half way through.
+  void require_memory() const {
+    const std::uint64_t needed = packed_bytes(config_);
+    const std::uint64_t available = available_memory();
+    if (available == 0 || needed <= available) return;
+    throw LoadError(files_.source() + ": needs " + format_bytes(needed) +
+                    " of memory, expected at most the " + format_bytes(available) + " available.");
+  }
+
   void load_matrix(const TensorSpec& spec, const TensorView& t, WeightsBuilder& builder) {
     const std::int64_t columns = spec.columns();
     const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / columns);
+    const std::int64_t batch = step * 4 * pool_.threads();  // rows between two reports of progress
     if (t.dtype != "BF16") ++rounded_;
-    for (std::int64_t row = 0; row < spec.rows(); row += step) {
-      const std::int64_t rows = std::min(step, spec.rows() - row);
-      rows_.resize(static_cast<std::size_t>(rows * columns));
-      read_bf16(t, row * columns, rows * columns, scratch_, rows_.data());
-      builder.add_rows(spec, row, rows, rows_.data());
-      advance(static_cast<std::uint64_t>(rows * columns) * dtype_size(t.dtype));
+    for (std::int64_t first = 0; first < spec.rows(); first += batch) {
+      const std::int64_t end = std::min(first + batch, spec.rows());
+      pool_.run((end - first + step - 1) / step, [&](std::int64_t chunk) {
+        const std::int64_t row = first + chunk * step;
+        const std::int64_t rows = std::min(step, end - row);
+        std::vector<Bf16> copy;
+        builder.add_rows(spec, row, rows, read_bf16(t, row * columns, rows * columns, copy));
+      });
+      advance(static_cast<std::uint64_t>((end - first) * columns) * dtype_size(t.dtype));
     }
   }
 
@@ -154,8 +177,7 @@ class Loader {
   std::uint64_t total_ = 0;  // bytes
   std::uint64_t done_ = 0;
   int rounded_ = 0;
-  std::vector<Bf16> rows_;
-  std::vector<float> scratch_;
+  kernels::ThreadPool pool_{default_threads()};
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // The tensors behind weights.hpp's opaque type; for backends and the loader only.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -88,8 +89,13 @@ class WeightsBuilder {
   Place place_of(const TensorSpec& spec);
   std::vector<float>& vector_of(const TensorSpec& spec);
 
+  void add_hash(const TensorSpec& spec, std::int64_t row, const void* data, std::size_t bytes);
+
   std::shared_ptr<Weights> weights_;
-  Hash64 hash_;
+  std::atomic<std::uint64_t> hash_{0};  // sum over rows
 };
+
+/// Bytes that WeightsBuilder takes for matrices.
+std::uint64_t packed_bytes(const ModelConfig& config);
 
 }  // namespace cairn::model

@@ -126,11 +126,23 @@ std::vector<float>& WeightsBuilder::vector_of(const TensorSpec& spec) {
   }
 }
 
+// Each row with its tensor and number: rows may then be added in any order and by any thread.
+void WeightsBuilder::add_hash(const TensorSpec& spec, std::int64_t row, const void* data,
+                              std::size_t bytes) {
+  Hash64 hash;
+  hash.add(&row, sizeof row);
+  hash.add(spec.name.data(), spec.name.size());
+  hash.add(data, bytes);
+  hash_.fetch_add(hash.value(), std::memory_order_relaxed);
+}
+
 void WeightsBuilder::add_rows(const TensorSpec& spec, std::int64_t begin, std::int64_t rows,
                               const Bf16* source) {
   const auto bytes = static_cast<std::size_t>(rows * spec.columns()) * sizeof(Bf16);
-  if (begin == 0) hash_.add(spec.name.data(), spec.name.size());
-  hash_.add(source, bytes);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    add_hash(spec, begin + row, source + row * spec.columns(),
+             bytes / static_cast<std::size_t>(rows));
+  }
   if (spec.role == Role::embedding && !weights_->config.tie_word_embeddings) {
     const auto row_bytes = static_cast<std::size_t>(spec.columns()) * sizeof(Bf16);
     std::memcpy(weights_->embedding.data() + static_cast<std::size_t>(begin) * row_bytes, source,
@@ -142,8 +154,7 @@ void WeightsBuilder::add_rows(const TensorSpec& spec, std::int64_t begin, std::i
 }
 
 void WeightsBuilder::add_vector(const TensorSpec& spec, const std::vector<float>& values) {
-  hash_.add(spec.name.data(), spec.name.size());
-  hash_.add(values.data(), values.size() * sizeof(float));
+  add_hash(spec, 0, values.data(), values.size() * sizeof(float));
   std::vector<float>& to = vector_of(spec);
   to = values;
   if (spec.role != Role::conv) return;
@@ -158,8 +169,16 @@ void WeightsBuilder::add_vector(const TensorSpec& spec, const std::vector<float>
 }
 
 std::shared_ptr<const Weights> WeightsBuilder::finish() {
-  weights_->hash = hash_.value();
+  weights_->hash = hash_.load();
   return std::move(weights_);
+}
+
+std::uint64_t packed_bytes(const ModelConfig& config) {
+  std::uint64_t bytes = 0;
+  for (const TensorSpec& spec : tensor_list(config)) {
+    if (spec.is_matrix()) bytes += static_cast<std::uint64_t>(spec.elements()) * sizeof(Bf16);
+  }
+  return bytes;
 }
 
 const ModelConfig& config_of(const Weights& weights) { return weights.config; }

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <string>
 
-#include "model/net/cpu_backend.hpp"
+#include "model/net/host_limits.hpp"
 
 namespace cairn::model {
 namespace {
@@ -38,6 +39,30 @@ double cpu_quota() {
   return std::strtod(quota.c_str(), nullptr) / period;
 }
 
+// The number after `key` in a file of "key number" lines; 0 when there is none.
+std::uint64_t number_after(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  std::string word;
+  std::uint64_t value = 0;
+  while (file >> word) {
+    if (word == key && file >> value) return value;
+  }
+  return 0;
+}
+
+// What a container's limit leaves; no limit: the largest number.
+std::uint64_t container_memory() {
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
+  std::ifstream used_file("/sys/fs/cgroup/memory.current");
+  std::uint64_t limit = 0;
+  std::uint64_t used = 0;
+  if (!(limit_file >> limit) || !(used_file >> used)) return UINT64_MAX;
+  // Cached file pages count as used but are given back.
+  const std::uint64_t cached = number_after("/sys/fs/cgroup/memory.stat", "inactive_file");
+  used -= std::min(used, cached);
+  return limit - std::min(limit, used);
+}
+
 }  // namespace
 
 int default_threads() {
@@ -45,6 +70,11 @@ int default_threads() {
   const double quota = cpu_quota();
   if (quota <= 0) return cores;
   return std::clamp(static_cast<int>(std::ceil(quota)), 1, cores);
+}
+
+std::uint64_t available_memory() {
+  const std::uint64_t system = 1024 * number_after("/proc/meminfo", "MemAvailable:");
+  return system == 0 ? 0 : std::min(system, container_memory());
 }
 
 }  // namespace cairn::model

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process may use of the machine.
+#pragma once
+
+#include <cstdint>
+
+namespace cairn::model {
+
+/// Threads worth running here: physical cores that this process may use, less under a CPU quota.
+int default_threads();
+
+/// Bytes of memory that can be taken without swapping, container limit included; 0 when unknown.
+std::uint64_t available_memory();
+
+}  // namespace cairn::model
