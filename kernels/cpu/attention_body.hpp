@@ -10,9 +10,9 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/codegen.hpp"
 #include "kernels/cpu/math_body.hpp"
 #include "kernels/cpu/ops.hpp"
-#include "kernels/cpu/unroll.hpp"
 
 namespace cairn::kernels {
 
@@ -26,10 +26,10 @@ struct Attention {
     float* maximum;
     float* sum;
   };
-  [[gnu::always_inline]] static inline std::int64_t padded(const AttentionArgs& a) {
+  CAIRN_INLINE static std::int64_t padded(const AttentionArgs& a) {
     return (a.layout.head_dim + 15) / 16 * 16;
   }
-  [[gnu::always_inline]] static inline Fold fold_at(float* p, std::int64_t padded_dim) {
+  CAIRN_INLINE static Fold fold_at(float* p, std::int64_t padded_dim) {
     return {p, p + padded_dim, p + padded_dim + 1};
   }
   static void clear(const Fold& f, std::int64_t padded_dim) {

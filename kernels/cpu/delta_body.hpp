@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/codegen.hpp"
 #include "kernels/cpu/ops.hpp"
-#include "kernels/cpu/unroll.hpp"
 
 namespace cairn::kernels {
 
@@ -20,7 +20,7 @@ struct Delta {
   /// Lanes of a strip's vector; only the strip at the end of a row that is no multiple of 16 is
   /// partial.
   template <bool kFull>
-  [[gnu::always_inline]] static inline V get(const float* p, int n) {
+  CAIRN_INLINE static V get(const float* p, int n) {
     if constexpr (kFull) {
       return V::load(p);
     } else {
@@ -28,7 +28,7 @@ struct Delta {
     }
   }
   template <bool kFull>
-  [[gnu::always_inline]] static inline void put(V x, float* p, int n) {
+  CAIRN_INLINE static void put(V x, float* p, int n) {
     if constexpr (kFull) {
       x.store(p);
     } else {

@@ -5,19 +5,19 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/codegen.hpp"
 #include "kernels/cpu/math_body.hpp"
 #include "kernels/cpu/ops.hpp"
-#include "kernels/cpu/unroll.hpp"
 
 namespace cairn::kernels {
 
 template <class V>
 struct Elementwise {
   /// Lanes for elements i.. of n.
-  [[gnu::always_inline]] static inline V get(const float* p, std::int64_t i, std::int64_t n) {
+  CAIRN_INLINE static V get(const float* p, std::int64_t i, std::int64_t n) {
     return n - i >= 16 ? V::load(p + i) : V::load_n(p + i, static_cast<int>(n - i));
   }
-  [[gnu::always_inline]] static inline void put(V x, float* p, std::int64_t i, std::int64_t n) {
+  CAIRN_INLINE static void put(V x, float* p, std::int64_t i, std::int64_t n) {
     if (n - i >= 16) {
       x.store(p + i);
     } else {
@@ -33,9 +33,7 @@ struct Elementwise {
     }
     return V::reduce_add(acc);
   }
-  [[gnu::always_inline]] static inline float inverse_root(float x) {
-    return 1.0F / __builtin_sqrtf(x);
-  }
+  CAIRN_INLINE static float inverse_root(float x) { return 1.0F / __builtin_sqrtf(x); }
 
   static void norm_row(const float* x, std::int64_t n, const float* w, float eps, float* y) {
     const V scale = V::set1(inverse_root(sum_squares(x, n) / static_cast<float>(n) + eps));

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/codegen.hpp"
 #include "kernels/cpu/packed.hpp"
-#include "kernels/cpu/unroll.hpp"
 
 namespace cairn::kernels {
 namespace {

@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/codegen.hpp"
 #include "kernels/cpu/ops.hpp"
-#include "kernels/cpu/unroll.hpp"
 
 namespace cairn::kernels {
 

@@ -2,13 +2,15 @@
 // exp, log and their relatives on sixteen lanes, once for every instruction set.
 #pragma once
 
+#include "kernels/cpu/codegen.hpp"
+
 namespace cairn::kernels {
 
 /// e^x. x = n ln 2 + r, |r| <= ln 2 / 2, Taylor series of e^r to degree 7 (remainder 5e-9 of the
 /// result), then two exact steps of scaling so that results below 2^-126 are rounded once. Error
 /// below 1 ulp.
 template <class V>
-[[gnu::always_inline]] inline V exp_lanes(V x) {
+CAIRN_INLINE V exp_lanes(V x) {
   // min(c, x) keeps x when it is NaN. The bounds lie beyond overflow and half the smallest
   // denormal.
   x = V::max(V::set1(-104.0F), V::min(V::set1(89.0F), x));
@@ -36,7 +38,7 @@ template <class V>
 /// ln x. x = 2^e m with m in [sqrt 1/2, sqrt 2), ln m = 2 atanh(s), s = (m - 1) / (m + 1), odd
 /// series to s^11 (remainder 5e-11). Error below 2 ulp. -inf at 0, NaN below it, inf and NaN pass.
 template <class V>
-[[gnu::always_inline]] inline V log_lanes(V x) {
+CAIRN_INLINE V log_lanes(V x) {
   const auto tiny = V::less(x, V::set1(0x1p-126F));
   const V scaled = V::select(tiny, V::mul(x, V::set1(0x1p+24F)), x);
   const auto bits = V::as_int(scaled);
@@ -73,20 +75,20 @@ template <class V>
 
 /// 1 / (1 + e^-x), through e^-|x| so that both tails keep their relative accuracy.
 template <class V>
-[[gnu::always_inline]] inline V sigmoid_lanes(V x) {
+CAIRN_INLINE V sigmoid_lanes(V x) {
   const V one = V::set1(1.0F);
   const V e = exp_lanes(V::negate(V::abs(x)));
   return V::div(V::select(V::less(x, V::zero()), e, one), V::add(one, e));
 }
 
 template <class V>
-[[gnu::always_inline]] inline V silu_lanes(V x) {
+CAIRN_INLINE V silu_lanes(V x) {
   return V::mul(x, sigmoid_lanes(x));
 }
 
 /// ln(1 + e^x); x itself above 20. The quotient repairs what 1 + e lost to rounding.
 template <class V>
-[[gnu::always_inline]] inline V softplus_lanes(V x) {
+CAIRN_INLINE V softplus_lanes(V x) {
   const V one = V::set1(1.0F);
   const V e = exp_lanes(x);
   const V u = V::add(one, e);

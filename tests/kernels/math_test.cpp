@@ -147,6 +147,10 @@ TEST_CASE("argmax takes the lowest index of the largest value and never a NaN") 
     REQUIRE(argmax({kNan, -3.0F, -2.0F, -2.0F}) == 2);
     REQUIRE(argmax({-1.0F, -2.0F, -3.0F}) == 0);
     REQUIRE(argmax({0.0F, kInfinity, kInfinity}) == 1);
+    Floats late(40, -5.0F);  // a NaN after the largest, in the largest's lane
+    late[3] = 1.0F;
+    late[19] = kNan;
+    REQUIRE(argmax(late) == 3);
     for (int round = 0; round < 50; ++round) {
       Floats x = random.floats(1 + random.below(70), -9.0F, -1.0F);
       const std::int64_t a = random.below(static_cast<std::int64_t>(x.size()));
