@@ -169,6 +169,28 @@ TEST_CASE("when all pause the youngest goes and its blocks serve the older ones"
   CHECK(rig.step(false).decode_rows == 1);  // the oldest has its block
 }
 
+TEST_CASE("a preempted sequence gives away no block that a cached state needs") {
+  Rig rig;
+  const Ask trunk = random_ask(85, 40, 30);
+  SequenceSpec first = rig.spec(0, trunk);
+  rig.save_at(first, 32);
+  rig.loop.admit(std::move(first));
+  rig.run();
+  const SavedState cached = rig.outcomes[0].saved[0];
+  rig.loop.admit(rig.spec(1, random_ask(86, 10, 40), 16));
+  SequenceSpec victim = rig.resumed(2, trunk, cached);
+  victim.lease.reservation = std::move(*rig.pools.reserve(1, 0));  // positions 32 to 47
+  rig.loop.admit(std::move(victim));
+  bool preempted = false;
+  while (!preempted) preempted = !rig.step(false).preempted.empty();
+  CHECK(rig.loop.progress(2) == -1);
+  for (int i = 0; i < 15; ++i) rig.step(false);  // the older one writes into what it was given
+  CHECK(rig.loop.progress(1) > 17);
+  rig.loop.admit(rig.resumed(3, trunk, cached));
+  rig.run();
+  CHECK(rig.outcomes[3].tokens == cold_answer(trunk));
+}
+
 TEST_CASE("preemption is invisible in the answers") {
   for (const std::int64_t blocks : {7, 9, 12, 20}) {
     Rig rig({.max_step_tokens = 16}, blocks, 30);
