@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/text_worker.hpp"
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -53,11 +52,6 @@ void TextWorker::on(const OpenStream& m) {
   Stream stream;
   stream.ticket = m.ticket;
   stream.started = {m.prompt_tokens, m.cached_tokens, m.seed, {}};
-  stream.stop_ids = asked.stop_token_ids;
-  if (!asked.ignore_eos) {
-    stream.stop_ids.insert(stream.stop_ids.end(), shared_->bundle->stop_ids.begin(),
-                           shared_->bundle->stop_ids.end());
-  }
   if (asked.echo && m.prompt) stream.echo = m.prompt->text;
   if (asked.prompt_logprobs) stream.prompt_left = m.prompt_tokens - 1;
   for (const SequenceId seq : m.sequences) {
@@ -133,11 +127,9 @@ void TextWorker::take_token(const engine::SampledToken& token, Clock::time_point
   }
   stream->last_token = at;
   metrics.generation_tokens_total().add();
-  const bool is_stop = std::find(stream->stop_ids.begin(), stream->stop_ids.end(), token.token) !=
-                       stream->stop_ids.end();
   Delta delta;
   delta.choice = static_cast<std::int32_t>(choice - stream->choices.data());
-  choice->stream.push(token.token, is_stop, token.logprobs, delta);
+  choice->stream.push(token.token, token.stop, token.logprobs, delta);
   if (choice->stream.stopped()) {
     mail_.router(ChoiceStopped{token.id});
     finish_choice(*stream, *choice, FinishReason::stop, std::move(delta));

@@ -32,7 +32,6 @@ class TextWorker {
   struct Stream {
     TicketPtr ticket;
     std::vector<Choice> choices;
-    std::vector<std::int32_t> stop_ids;
     Started started;
     bool started_sent = false;
     std::string echo;
