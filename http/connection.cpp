@@ -192,7 +192,7 @@ asio::awaitable<bool> Connection::header_done(Reading& reading) {
     refusal = missing_key();
   if (refusal) {
     unread_body_ = true;
-    co_await reject(std::move(*refusal));
+    co_await reject(*refusal);
     co_return false;
   }
   const auto expect = message[parsing::field::expect];
@@ -203,11 +203,11 @@ asio::awaitable<bool> Connection::header_done(Reading& reading) {
   co_return true;
 }
 
-asio::awaitable<void> Connection::reject(Reply reply) {
+asio::awaitable<bool> Connection::reject(const Reply& reply) {
   Framing framing;
   framing.keep_alive = false;
   framing.cors_origin = state_->options.cors_origin;
-  co_await write(to_text(reply, framing));
+  return write(to_text(reply, framing));
 }
 
 asio::awaitable<bool> Connection::write(std::string text) {
@@ -242,9 +242,15 @@ Framing Connection::framing_for(const Request& request) const {
   return framing;
 }
 
-asio::awaitable<bool> Connection::send(Reply reply, const Framing& framing) {
-  if (!co_await write(to_text(reply, framing))) co_return false;
-  co_return framing.keep_alive;
+// Not a coroutine: g++ 12 lays the frame out wrongly when a condition awaits a call with
+// temporaries.
+asio::awaitable<bool> Connection::send(const Reply& reply, const Framing& framing) {
+  return write_and_keep(to_text(reply, framing), framing.keep_alive);
+}
+
+asio::awaitable<bool> Connection::write_and_keep(std::string text, bool keep_alive) {
+  const bool written = co_await write(std::move(text));
+  co_return written&& keep_alive;
 }
 
 // False when the connection is to end.
@@ -252,7 +258,7 @@ asio::awaitable<bool> Connection::serve(Request request) {
   const Framing framing = framing_for(request);
   const Target target = find_route(request.target);
   if (auto reply = answer_at_the_door(*state_, target, request.method, request.authorization))
-    co_return co_await send(std::move(*reply), framing);
+    co_return co_await send(*reply, framing);
   if (target.route == Route::chat || target.route == Route::completions)
     co_return co_await generate(std::move(request), target.route == Route::chat, framing);
   Reply reply;
@@ -266,7 +272,7 @@ asio::awaitable<bool> Connection::serve(Request request) {
   } else {
     reply = answer_simple(*state_, target, request.body);
   }
-  co_return co_await send(std::move(reply), framing);
+  co_return co_await send(reply, framing);
 }
 
 }  // namespace cairn::http

@@ -60,11 +60,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<std::optional<Request>> read_request();
   Awaitable<bool> header_done(Reading& reading);
   Awaitable<bool> read_more();
-  Awaitable<void> reject(Reply reply);
+  Awaitable<bool> reject(const Reply& reply);
   Awaitable<bool> write(std::string text);
   Awaitable<void> linger();
   Awaitable<bool> serve(Request request);
-  Awaitable<bool> send(Reply reply, const Framing& framing);
+  Awaitable<bool> send(const Reply& reply, const Framing& framing);
+  Awaitable<bool> write_and_keep(std::string text, bool keep_alive);
   Framing framing_for(const Request& request) const;
   void arm(std::chrono::milliseconds time);
   void disarm();

@@ -60,7 +60,7 @@ asio::awaitable<bool> Connection::generate(Request request, bool chat, Framing f
             ->requests_total(chat ? Endpoint::chat : Endpoint::completions, Outcome::error)
             .add();
       generation.mailbox->close();
-      co_return co_await send(std::move(*refusal), framing);
+      co_return co_await send(*refusal, framing);
     }
     watch(generation.mailbox);
     keep = co_await answer(generation, framing);
