@@ -76,6 +76,14 @@ std::vector<ForestNode*> StateOrder::neighbours(ForestNode& node) const {
     fork = fork->parent;
     others = fork->states - own;
   }
+  // States above that end inside the first block that goes with this state may be the last to name
+  // it.
+  const ForestNode* top = from != nullptr ? from : &node;
+  const std::int32_t first = (from != nullptr ? from->start : node.end) / model::kBlockTokens;
+  for (ForestNode* n = top->parent; n != nullptr && n->end / model::kBlockTokens >= first;
+       n = n->parent) {
+    if (n->state) found.push_back(n);
+  }
   if (fork == &node || others != 1) return found;  // below `node` it has been found
   while (!fork->state) {
     ForestNode* next = nullptr;

@@ -39,9 +39,9 @@ class StateOrder {
   void renew_all();
   void clear() { set_.clear(); }
 
-  /// States whose candidates a state at `node` has a part in: the nearest ones below, and the one
-  /// whose KV it shares when there is no other. Nodes with a state stay where they are when another
-  /// state is dropped.
+  /// States whose candidates a state at `node` has a part in: the nearest ones below, those above
+  /// that share a block with it, and the one whose KV it shares when there is no other. Nodes with
+  /// a state stay where they are when another state is dropped.
   std::vector<ForestNode*> neighbours(ForestNode& node) const;
 
   /// The least valuable state that nobody outside the forest holds; nullptr: all are in use. O(log

@@ -295,7 +295,30 @@ TEST_CASE("a state out of pools that were given up does not enter") {
   s.cache.publish(late);
   CHECK(s.cache.stats().states == 0);
   Reservation own = s.pools.reserve(0, 1).value();
+  const KvBlockRef theirs = late.blocks[0];
+  late.blocks = {s.pools.reserve(1, 0)->take_block()};
+  s.cache.publish(late);
+  CHECK(s.cache.stats().states == 0);
+  late.blocks = {theirs};
   late.state = own.take_state();
   s.cache.publish(late);
   CHECK(s.cache.stats().states == 0);
+  late.blocks = {s.pools.reserve(1, 0)->take_block()};
+  s.cache.publish(late);
+  CHECK(s.cache.stats().states == 1);
+}
+
+TEST_CASE("where a prompt ended is remembered when its state is gone") {
+  std::vector<bool> inside;
+  FakeServer s(kAmple, std::make_unique<ScriptedPolicy>([&](const PlacementQuery& q) {
+                 inside.push_back(q.inside_edge);
+                 return std::vector<Placement>{{q.length - 1, StateKind::prompt_end}};
+               }));
+  const Tokens a = document(1, 100);
+  s.serve(a);
+  s.serve(a + document(2, 50));
+  s.cache.reclaim(UINT64_MAX);
+  s.serve(a + document(3, 50));
+  CHECK(s.overlap == 100);
+  CHECK(inside == std::vector<bool>{false, false, false});
 }

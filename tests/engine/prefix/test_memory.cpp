@@ -107,6 +107,30 @@ TEST_CASE("reclaim drops in the policy's order and says what came back") {
   CHECK(s.cache.reclaim(1) == 0);
 }
 
+TEST_CASE("a state whose neighbour went is valued anew") {
+  const auto place = [](const PlacementQuery&) {
+    return std::vector<Placement>{
+        {100, StateKind::planned}, {350, StateKind::planned}, {400, StateKind::planned}};
+  };
+  const auto value = [](const Candidate& c) { return -static_cast<double>(c.gap); };
+  FakeServer s(kAmple, std::make_unique<ScriptedPolicy>(place, value));
+  const Tokens a = document(1, 500);
+  s.serve(a);
+  const auto left = [&] {
+    LookupRequest r;
+    r.id = 99;
+    r.tokens = seq(a);
+    r.may_wait = false;
+    const auto result = s.cache.lookup(r);
+    s.cache.end(99);
+    return std::get<Lease>(result).resume;
+  };
+  s.cache.reclaim(1);  // gaps 100, 250, 50
+  CHECK(left() == 400);
+  s.cache.reclaim(1);  // gaps 100, 300
+  CHECK(left() == 100);
+}
+
 TEST_CASE("reclaim counts only what nobody else holds") {
   FakeServer s(kAmple, branch_policy());
   const Tokens a = document(1, 64);

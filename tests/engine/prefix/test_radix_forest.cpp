@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <random>
+#include <set>
 
 #include "base/check.hpp"
 #include "engine/prefix/radix_forest.hpp"
@@ -152,6 +153,7 @@ TEST_CASE(
     RadixForest forest;
     StateOrder order(forest, policy, kFakeLayout);
     std::uint64_t made = 0;
+    std::set<std::uint64_t> extended;  // a sequence goes on in one way only
     for (std::uint64_t tick = 1; tick <= 1200; ++tick) {
       const Tokens t = source.next();
       // Few enough states that none has more neighbours than are renewed.
@@ -159,8 +161,17 @@ TEST_CASE(
       if (action < 6) {
         ForestNode* node = forest.insert(t, tick);
         if (!node->state) {
-          StateRef state = pools.reserve(0, 1)->take_state();
-          forest.set_state(*node, std::move(state), take_blocks(pools, blocks_for(node->end)));
+          // Half of them by the sequence that made the state above: it goes on in the same blocks.
+          std::vector<KvBlockRef> blocks;
+          const ForestNode* above = forest.match(t).resume;
+          if (above != nullptr && source.below(2) == 0 && extended.insert(above->made).second) {
+            blocks = forest.block_table(*above);
+          }
+          for (KvBlockRef& more : take_blocks(
+                   pools, blocks_for(node->end) - static_cast<std::int32_t>(blocks.size()))) {
+            blocks.push_back(std::move(more));
+          }
+          forest.set_state(*node, pools.reserve(0, 1)->take_state(), blocks);
           node->last_used = tick;
           node->made = ++made;
           order.add(*node);
