@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
+#include <map>
 #include <random>
 
 #include "base/check.hpp"
@@ -36,23 +37,31 @@ Pieces qwen2(const std::string& text) {
   return split(pretokenizer, text);
 }
 
-// True when PCRE2's tables, which may be older, know every character of `text` as ours do.
-bool same_classes(const std::string& text) {
+// True when PCRE2's tables, which may be older, know the character as ours do.
+bool same_class(std::uint32_t cp) {
   static const Pretokenizer letter(R"(x\p{L})");
   static const Pretokenizer mark(R"(x\p{M})");
   static const Pretokenizer number(R"(x\p{N})");
   static const Pretokenizer space(R"(x\s)");
-  for (std::size_t i = 0; i < text.size();) {
-    const CodePoint c = code_point(text.data() + i);
-    const std::string probe = "x" + text.substr(i, c.length) + "y";
-    i += c.length;
-    if (c.value < 0x250) continue;
+  static std::map<std::uint32_t, bool> known;
+  const auto [entry, fresh] = known.emplace(cp, false);
+  if (fresh) {
+    const std::string probe = "x" + utf8(cp) + "y";
     unsigned bits = 0;
     if (split(letter, probe).size() == 2) bits |= kLetter;
     if (split(mark, probe).size() == 2) bits |= kMark;
     if (split(number, probe).size() == 2) bits |= kNumber;
     if (split(space, probe).size() == 2) bits |= kSpace;
-    if (bits != char_classes()[c.value]) return false;
+    entry->second = bits == (char_classes()[cp] & ~kNewline);
+  }
+  return entry->second;
+}
+
+bool same_classes(const std::string& text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const CodePoint c = code_point(text.data() + i);
+    if (!same_class(c.value)) return false;
+    i += c.length;
   }
   return true;
 }
@@ -112,7 +121,7 @@ TEST_CASE("the scanner cuts where the regex cuts") {
     REQUIRE_FALSE(by_regex.has_scanner());
     std::mt19937 rng(3);
     int compared = 0;
-    for (int i = 0; i < 20000; ++i) {
+    for (int i = 0; i < 8000; ++i) {
       const std::string text = test::random_text(rng, true);
       if (!same_classes(text)) continue;
       ++compared;
@@ -121,7 +130,7 @@ TEST_CASE("the scanner cuts where the regex cuts") {
         CHECK(split(by_hand, text) == split(by_regex, text));
       }
     }
-    CHECK(compared > 5000);
+    CHECK(compared > 4000);
   }
 }
 

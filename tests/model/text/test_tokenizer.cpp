@@ -177,7 +177,8 @@ TEST_CASE("token maps agree with the bytes of tokens where nothing is rewritten"
   }
 }
 
-TEST_CASE("up to an edge the tokens are those of the text before it, when that text is cut there") {
+TEST_CASE(
+    "a place in text backs off to the last edge, and the tokens before it are the text before it") {
   CHECK(tokenizer().last_pretoken_edge("hello world", 7) == 5);
   CHECK(tokenizer().last_pretoken_edge("hello world", 5) == 5);
   CHECK(tokenizer().last_pretoken_edge("hello world", 4) == 0);
@@ -186,6 +187,20 @@ TEST_CASE("up to an edge the tokens are those of the text before it, when that t
   // No edge lies inside a character that NFC composes.
   const std::string composed = "1e" + utf8(0x301) + "x";
   CHECK(tokenizer().last_pretoken_edge(composed, 2) == 1);
+  std::mt19937 rng(12);
+  for (int i = 0; i < 1000; ++i) {
+    const std::string text = random_text(rng, true);
+    if (needs_nfc(text)) continue;
+    TokenMap map;
+    const Ids ids = segments({{text, false}}, &map);
+    const std::size_t place = rng() % (text.size() + 1);
+    const std::size_t edge = tokenizer().last_pretoken_edge(text, place);
+    const std::size_t tokens = map.tokens_before_edge(place);
+    std::string before;
+    for (std::size_t k = 0; k < tokens; ++k) before += tokenizer().id_to_bytes(ids[k]);
+    CHECK(edge <= place);
+    CHECK(before == text.substr(0, edge));
+  }
 }
 
 TEST_CASE("NFC applies to text but not before added tokens are found") {
