@@ -185,6 +185,7 @@ double Policy::value(const Candidate& candidate) const {
   return static_cast<double>(candidate.last_used);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): rules with a plan keep it
 void Policy::adopt(std::shared_ptr<const Plan>) {}
 
 Result<PolicySpelling> parse_policy(std::string_view spelling) {
