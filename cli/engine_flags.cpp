@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/engine_flags.hpp"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/bytes.hpp"
+#include "base/check.hpp"
+
+namespace cairn::cli {
+namespace {
+
+LoadProgress progress_line() {
+  if (!isatty(STDERR_FILENO)) return {};
+  return [](std::string_view stage, std::uint64_t done, std::uint64_t total) {
+    std::fprintf(stderr, "\rloading %.*s: %s of %s\033[K", static_cast<int>(stage.size()),
+                 stage.data(), format_bytes(done).c_str(), format_bytes(total).c_str());
+    if (done >= total) std::fprintf(stderr, "\r\033[K");
+  };
+}
+
+}  // namespace
+
+void add_engine_flags(CLI::App& command, EngineFlags& flags) {
+  EngineOptions& o = flags.options;
+  command
+      .add_option(
+          "-m,--model", o.model,
+          "A Hugging Face directory (config.json, *.safetensors, tokenizer.json), or 'demo'")
+      ->capture_default_str();
+  command
+      .add_option("--policy", o.policy,
+                  "Where states are kept: none, last, branch, balanced:M, dp:M or dp:M+branch")
+      ->capture_default_str();
+  command.add_option(
+      "--cache-bytes", flags.cache_bytes,
+      "Memory for KV and states together, as in 512MiB or 4GiB (default: a quarter of "
+      "what is free, at most 8GiB)");
+  command.add_option("-t,--threads", o.threads, "Compute threads (0: physical cores)")
+      ->capture_default_str();
+  command.add_option("--isa", o.isa, "portable, avx2 or avx512 (default: the best there is)");
+  command.add_option("--kv", o.kv, "Type of cached keys and values: bf16 or f32")
+      ->capture_default_str();
+  command.add_option("-c,--context-length", o.context_length, "Prompt and answer (0: the model's)")
+      ->capture_default_str();
+  command.add_option("--max-running", o.max_running, "Requests computed together")
+      ->capture_default_str();
+  command.add_option("--max-step-tokens", o.max_step_tokens, "Tokens of one model step")
+      ->capture_default_str();
+}
+
+EngineOptions engine_options(const EngineFlags& flags) {
+  EngineOptions options = flags.options;
+  if (!flags.cache_bytes.empty()) {
+    const auto bytes = parse_bytes(flags.cache_bytes);
+    if (!bytes) throw LoadError("--cache-bytes: " + bytes.error().message);
+    options.cache_bytes = *bytes;
+  }
+  options.progress = progress_line();
+  return options;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options that every subcommand with an engine has.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/engine.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace cairn::cli {
+
+/// What the flags set; read after parsing.
+struct EngineFlags {
+  EngineOptions options;
+  std::string cache_bytes;  // "2GiB"
+};
+
+/// Adds --model and the engine's limits. `flags` must live as long as the parser.
+void add_engine_flags(CLI::App& command, EngineFlags& flags);
+
+/// The options with sizes parsed and a progress line on a terminal. Throws LoadError for a size
+/// that is none.
+EngineOptions engine_options(const EngineFlags& flags);
+
+}  // namespace cairn::cli

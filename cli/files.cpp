@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/files.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "base/check.hpp"
+
+namespace cairn::cli {
+
+std::string read_input(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file || file.bad())
+    throw LoadError(path + ": cannot be read" +
+                    (errno ? std::string(": ") + std::strerror(errno) : ""));
+  return text;
+}
+
+}  // namespace cairn::cli

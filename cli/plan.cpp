@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn plan: the placement programme by hand.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "cli/files.hpp"
+#include "engine/placement/plan_solve.hpp"
+
+namespace cairn::cli {
+
+void add_plan(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("plan", "Checkpoint placement without a model");
+  command->require_subcommand(1);
+  CLI::App* solve = command->add_subcommand("solve", "Optimal positions for a demand");
+  solve->footer(
+      "The input is JSON: depths with weights, and how many states may be kept.\n"
+      "Example:\n"
+      "  echo '{\"demand\": [[512, 3], [2048, 1]], \"budget\": 1}' | cairn plan solve -");
+  auto path = std::make_shared<std::string>();
+  solve->add_option("FILE", *path, "The demand; - reads standard input")->required();
+  solve->callback([path, &action] {
+    action = [path] {
+      const auto answer = engine::solve_plan_json(read_input(*path));
+      if (!answer) return complain(*path + ": " + answer.error().message);
+      std::printf("%s\n", answer->c_str());
+      return 0;
+    };
+  });
+}
+
+}  // namespace cairn::cli
