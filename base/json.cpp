@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json.hpp"
 
+#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 namespace cairn::json {
 namespace {
@@ -13,6 +14,37 @@ const std::string kNoText;
 const Array kNoItems;
 const Object kNoMembers;
 constexpr std::size_t kIndexFrom = 8;  // members from which a lookup table pays
+
+std::vector<std::uint32_t> sorted_by_key(const Object& members) {
+  std::vector<std::uint32_t> order(members.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    const int c = members[a].first.compare(members[b].first);
+    return c != 0 ? c < 0 : a < b;
+  });
+  return order;
+}
+
+// A repeated key gives its last value to its first place. Returns whether there was one.
+bool drop_repeats(Object& members, const std::vector<std::uint32_t>& order) {
+  std::vector<bool> gone(members.size());
+  bool any = false;
+  for (std::size_t first = 0, i = 1; i < order.size(); ++i) {
+    if (members[order[i]].first != members[order[first]].first) {
+      first = i;
+      continue;
+    }
+    members[order[first]].second = members[order[i]].second;
+    gone[order[i]] = any = true;
+  }
+  if (!any) return false;
+  Object kept;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (!gone[i]) kept.push_back(std::move(members[i]));
+  }
+  members = std::move(kept);
+  return true;
+}
 
 void append_utf8(std::string& out, std::uint32_t cp) {
   if (cp < 0x80) {
@@ -190,7 +222,6 @@ class Parser {
   Value object(int depth) {
     ++at_;
     Object members;
-    std::map<std::string, std::size_t, std::less<>> seen;
     blanks();
     if (peek() == '}') {
       ++at_;
@@ -201,13 +232,7 @@ class Parser {
       std::string key = string();
       blanks();
       expect(':', "':'");
-      Value v = value(depth + 1);
-      const auto [it, fresh] = seen.emplace(key, members.size());
-      if (fresh) {
-        members.emplace_back(std::move(key), std::move(v));
-      } else {
-        members[it->second].second = std::move(v);
-      }
+      members.emplace_back(std::move(key), value(depth + 1));
       blanks();
       if (peek() == '}') break;
       expect(',', "',' or '}'");
@@ -268,12 +293,10 @@ Value Value::array(Array items) {
 Value Value::object(Object members) {
   Value v;
   v.kind_ = Kind::object;
+  auto order = std::make_shared<std::vector<std::uint32_t>>(sorted_by_key(members));
+  if (drop_repeats(members, *order)) *order = sorted_by_key(members);
+  if (members.size() >= kIndexFrom) v.by_key_ = std::move(order);
   v.members_ = std::make_shared<const Object>(std::move(members));
-  if (v.members_->size() >= kIndexFrom) {
-    auto index = std::make_shared<std::map<std::string_view, std::size_t>>();
-    for (std::size_t i = 0; i < v.members_->size(); ++i) index->emplace((*v.members_)[i].first, i);
-    v.index_ = std::move(index);
-  }
   return v;
 }
 
@@ -310,9 +333,12 @@ std::int64_t Value::as_int() const {
 }
 
 const Value* Value::find(std::string_view key) const {
-  if (index_) {
-    const auto it = index_->find(key);
-    return it == index_->end() ? nullptr : &(*members_)[it->second].second;
+  if (by_key_) {
+    const auto it = std::lower_bound(
+        by_key_->begin(), by_key_->end(), key,
+        [&](std::uint32_t i, std::string_view k) { return (*members_)[i].first < k; });
+    if (it == by_key_->end() || (*members_)[*it].first != key) return nullptr;
+    return &(*members_)[*it].second;
   }
   for (const Member& m : members()) {
     if (m.first == key) return &m.second;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,6 +30,7 @@ class Value {
   static Value number(std::string text);
   static Value string(std::string text);
   static Value array(Array items);
+  /// Of repeated keys the first place and the last value are kept.
   static Value object(Object members);
 
   Kind kind() const { return kind_; }
@@ -54,8 +54,8 @@ class Value {
   std::shared_ptr<const std::string> text_;
   std::shared_ptr<const Array> items_;
   std::shared_ptr<const Object> members_;
-  // Objects of more than a few members are searched by hash-free binary search over sorted indices.
-  std::shared_ptr<const std::map<std::string_view, std::size_t>> index_;
+  // Members in order of their keys, where there are enough to pay for a binary search; else null.
+  std::shared_ptr<const std::vector<std::uint32_t>> by_key_;
 };
 
 /// Parses one document (UTF-8 checked, nesting at most `max_depth`). The error says line and column
