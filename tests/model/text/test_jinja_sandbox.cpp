@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chrono>
+#include <ctime>
 #include <random>
 
 #include "model/text/jinja.hpp"
@@ -95,12 +95,12 @@ TEST_CASE("a template without end stops with a clear error, quickly") {
       {"{{ -9223372036854775807 - 2 }}", "does not fit 64 bits"},
   };
   for (const auto& [source, wanted] : cases) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const std::string message = outcome(source);
-    const auto took = std::chrono::steady_clock::now() - start;
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     INFO(source << " -> " << message.substr(0, 300));
     CHECK(message.find(wanted) != std::string::npos);
-    CHECK(took < std::chrono::seconds(20));
+    CHECK(seconds < 10);
   }
 }
 
