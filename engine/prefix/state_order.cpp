@@ -59,10 +59,11 @@ std::vector<ForestNode*> StateOrder::neighbours(ForestNode& node) const {
   std::vector<ForestNode*> open;
   go_down(node, open);
   for (std::size_t i = 0; i < open.size(); ++i) {  // `open` grows while it is read
-    if (open[i]->state) {
-      found.push_back(open[i]);
-    } else {
-      go_down(*open[i], open);
+    ForestNode* n = open[i];
+    if (n->state) found.push_back(n);
+    // Below a state, only what may share the block that `node` ends in is of interest.
+    if (!n->state || n->end / model::kBlockTokens == node.end / model::kBlockTokens) {
+      go_down(*n, open);
     }
   }
   // The lowest KV that is kept for another state as well. If that is one state only, the KV above
