@@ -160,8 +160,8 @@ void read_rope(const Fields& text, const std::string& file, const std::string& p
   if (nested != nullptr && !nested->is(json::Kind::object)) {
     text.fail("rope_parameters", quote(*nested), "an object");
   }
-  const Fields inner(nested != nullptr ? *nested : json::Value(), file,
-                     prefix + "rope_parameters.");
+  static const json::Value kNone;
+  const Fields inner(nested != nullptr ? *nested : kNone, file, prefix + "rope_parameters.");
   inner.require_text("rope_type", "default");
   if (const json::Value* scaling = text.find("rope_scaling")) {
     text.fail("rope_scaling", quote(*scaling), "none (scaled RoPE is not supported)");
