@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <iterator>
 
 #include "base/check.hpp"
 #include "base/failpoints.hpp"

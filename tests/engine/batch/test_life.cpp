@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sequence's life: limits, cancels, failures, saves asked for on the way.
+#include <algorithm>
+
 #include "base/check.hpp"
 #include "tests/engine/batch/harness.hpp"
 #include "tests/support/catch.hpp"
