@@ -99,7 +99,7 @@ RawResponse RawClient::read(bool no_body) {
     }
     response.body = received_.substr(0, size);
     received_.erase(0, size);
-  } else if (response.headers["transfer-encoding"] == "chunked") {
+  } else if (response.headers.count("transfer-encoding")) {
     for (;;) {
       if (!wait_for("\r\n")) return response;
       const auto size = std::stoul(received_, nullptr, 16);

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The program's subcommands and what they say when something is wrong.  command_line.sh CAIRN_BINARY WORK_DIR
+set -euo pipefail
+cairn=$1 work=$2/cli
+fail() { echo "FAILED: $*" >&2; exit 1; }
+mkdir -p "$work"
+
+# refuses EXPECTED_TEXT ARGUMENTS...: exit code not 0, one line on stderr that begins with "cairn: " and holds the text.
+refuses() {
+  local text=$1 code=0
+  shift
+  "$cairn" "$@" >"$work/out" 2>"$work/err" </dev/null || code=$?
+  [ $code != 0 ] || fail "cairn $* was accepted"
+  [ "$(wc -l <"$work/err")" = 1 ] || fail "cairn $* said more than a line: $(cat "$work/err")"
+  grep -q '^cairn: ' "$work/err" || fail "cairn $* said: $(cat "$work/err")"
+  grep -qF -- "$text" "$work/err" || fail "cairn $* did not name $text: $(cat "$work/err")"
+}
+
+"$cairn" --version | grep -q '^cairn [0-9]' || fail "--version"
+for command in "" serve run bench "bench model" model "model info" "model make" "model tokenize" plan "plan solve"; do
+  # shellcheck disable=SC2086
+  "$cairn" $command --help | grep -q -- --help || fail "$command --help"
+done
+refuses nonsense nonsense
+refuses --nonsense serve --nonsense
+refuses /nowhere run --model /nowhere --prompt x
+refuses /nowhere model info /nowhere
+refuses /nowhere/x plan solve /nowhere/x
+refuses lots serve --model demo --cache-bytes lots
+refuses policy serve --model demo --policy magic
+refuses /nowhere/keys serve --model demo --api-key-file /nowhere/keys
+refuses no-such-shape bench model --shape no-such-shape
+
+echo '{"demand": [[512, 3], [2048, 1]], "budget": 1}' | "$cairn" plan solve - | python3 -m json.tool >/dev/null || fail "plan solve"
+echo '{"demand": 5}' | "$cairn" plan solve - 2>"$work/err" && fail "plan solve took a bad demand"
+grep -q demand "$work/err" || fail "plan solve did not name the field"
+rm -rf "$work/tiny"
+"$cairn" model make --shape tiny --seed 1 "$work/tiny" >/dev/null
+"$cairn" model info "$work/tiny" | grep -q '^parameters' || fail "model info"
+refuses "$work/tiny" model make --shape tiny "$work/tiny"
+[ "$("$cairn" model tokenize --model demo 'Hello')" != "[]" ] || fail "model tokenize"
+one=$("$cairn" run --model demo --prompt 'Hello' --max-tokens 8 --temperature 0 --threads 2 -q)
+two=$(echo 'Hello' | "$cairn" run --model demo --max-tokens 8 --temperature 0 --threads 1 -q)
+[ "$one" = "$two" ] || fail "run gave '$one', then '$two'"
+"$cairn" bench model --shape tiny --lengths 16,64 --decode-tokens 4 --repeats 1 --threads 1 --json | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+assert r["decode_tokens_per_s"] > 0 and len(r["prefill"]) == 2, r' || fail "bench model"
+
+# A signal during the drain ends the server at once; SIGTERM alone lets it end well.
+rm -f "$work/port"
+"$cairn" serve --model demo --port 0 --port-file "$work/port" --threads 1 --cache-bytes 64MiB >"$work/out" 2>"$work/err" &
+server=$!
+for _ in $(seq 600); do [ -s "$work/port" ] && break; sleep 0.1; done
+curl -sN -d '{"prompt":"x","max_tokens":100000,"ignore_eos":true,"stream":true}' "http://127.0.0.1:$(cat "$work/port")/v1/completions" >/dev/null &
+client=$!
+sleep 1
+kill -INT $server
+sleep 0.5
+kill -INT $server
+code=0
+wait $server || code=$?
+wait $client || true
+[ $code = 130 ] || [ $code = 0 ] || fail "two signals ended the server with $code"
+echo "passed: command line"
