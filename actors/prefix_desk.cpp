@@ -38,7 +38,8 @@ void PrefixDesk::on(const Lookup& m) {
   } else if (auto* wait = std::get_if<engine::ShareWait>(&result)) {
     waiters_[wait->leader].push_back({seq, wait->save.position});
     mail_.router(Parked{seq});
-    mail_.router(AddSave{wait->leader, std::move(wait->save)});
+    // Without a slot the leader saves there already.
+    if (wait->save.state) mail_.router(AddSave{wait->leader, std::move(wait->save)});
   } else {
     mail_.router(Refused{seq, std::get<engine::NoRoom>(std::move(result))});
   }
