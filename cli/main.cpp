@@ -16,6 +16,13 @@ int complain(const std::string& message) {
 
 namespace {
 
+// The parser itself would only say that one is missing.
+bool has_subcommand(CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
+    if (command->get_name() == name) return true;
+  return false;
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"cairn serves Qwen3.5-style hybrid language models and keeps what it has computed.",
                "cairn"};
@@ -37,6 +44,10 @@ int parse_and_run(int argc, char** argv) {
   add_bench(app, action);
   add_model(app, action);
   add_plan(app, action);
+  if (argc > 1 && argv[1][0] != '-' && !has_subcommand(app, argv[1])) {
+    complain("there is no subcommand '" + std::string(argv[1]) + "' (cairn --help lists them)");
+    return 2;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

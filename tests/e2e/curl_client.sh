@@ -45,11 +45,13 @@ text=$(curl -sf -d "$tokens" "$url/detokenize" | python3 -c 'import json,sys; pr
 expect "$text" "Hello world" "tokenize and back"
 
 # A client that leaves frees its place.
-curl -sN -m 1 -d '{"prompt":"Once","max_tokens":100000,"ignore_eos":true,"stream":true}' "$url/v1/completions" >/dev/null || true
-curl -sN -m 1 -d '{"prompt":"Once","max_tokens":4000,"ignore_eos":true}' "$url/v1/completions" >/dev/null || true
+endless='{"messages":[{"role":"user","content":"x"}],"n":4,"ignore_eos":true'
+curl -sN -m 1 -d "$endless,\"stream\":true}" "$url/v1/chat/completions" >/dev/null && fail "the stream ended by itself"
+curl -sN -m 1 -d "$endless}" "$url/v1/chat/completions" >/dev/null && fail "the answer ended by itself"
 for _ in $(seq 50); do
   running=$(curl -sf "$url/status" | python3 -c 'import json,sys; r=json.load(sys.stdin)["requests"]; print(r["running"]+r["waiting"])')
   [ "$running" = 0 ] && break
   sleep 0.1
 done
 expect "$running" 0 "requests left after their clients went"
+curl -sf "$url/metrics" | grep -q '^cairn_requests_total{endpoint="chat",outcome="abort"} 2$' || fail "two aborted requests in the metrics"
