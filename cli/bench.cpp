@@ -36,6 +36,7 @@ struct Speed {
 struct Report {
   std::string name;
   std::int64_t parameters = 0;
+  std::int64_t head_parameters = 0;  // of the output layer, which prefill computes for one row only
   model::BackendInfo backend;
   MachineLimits limits;
   std::vector<Speed> prefill;
@@ -43,7 +44,9 @@ struct Report {
   double weight_bytes = 0;  // read for one decoded token
 
   double prefill_gflops(const Speed& s) const {
-    return 2.0 * static_cast<double>(parameters) * s.per_second() * 1e-9;
+    const double products = static_cast<double>(parameters - head_parameters) * s.tokens +
+                            static_cast<double>(head_parameters);
+    return 2 * products / s.seconds * 1e-9;
   }
   double decode_gbytes() const { return weight_bytes * decode.per_second() * 1e-9; }
 };
@@ -188,7 +191,11 @@ int bench_model(const BenchFlags& flags) {
   const auto backend = model::make_cpu_backend(weights, cpu);
   Report report;
   report.name = flags.model.empty() ? flags.shape : flags.model;
-  report.parameters = model::config_of(*weights).parameters();
+  const model::ModelConfig& config = model::config_of(*weights);
+  const std::int64_t embedding = static_cast<std::int64_t>(config.vocab_size) * config.hidden_size;
+  // What a token is multiplied with: an untied embedding is only looked up.
+  report.parameters = config.parameters() - (config.tie_word_embeddings ? 0 : embedding);
+  report.head_parameters = embedding;
   report.backend = backend->info();
   report.weight_bytes =
       static_cast<double>(report.parameters) * (report.backend.weights == "bf16" ? 2 : 4);
@@ -210,7 +217,7 @@ void add_bench(CLI::App& app, Action& action) {
   CLI::App* bench = command->add_subcommand("model", "Prefill and decode speed of a model alone");
   bench->footer(
       "Best of several runs, compared with multiply-adds and memory reads measured in the same "
-      "run.\n"
+      "run.\nA model that fits the caches can exceed the limit of reads.\n"
       "Example:\n  cairn bench model --shape qwen3.5-0.8b --lengths 128,512,2048 --json");
   auto* shape = bench->add_option("--shape", flags->shape,
                                   "Random weights of a published shape, e.g. qwen3.5-0.8b");
