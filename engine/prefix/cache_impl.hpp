@@ -50,7 +50,7 @@ struct PrefixCache::Impl {
   std::uint64_t tick = 0;  // one per lookup
   std::uint64_t made = 0;  // states entered so far
   bool spare_room = true;  // until the first eviction
-  PrefixStats counters;    // stored, evicted, skipped and states by kind
+  PrefixStats counters;    // stored, evicted, skipped, duplicates and states by kind
 };
 
 }  // namespace cairn::engine

@@ -3,6 +3,7 @@
 #include "engine/prefix/prefix_cache.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.hpp"
@@ -54,6 +55,8 @@ void PrefixCache::Impl::publish(SavedState saved) {
     ++counters.stored;
     ++counters.stored_by_kind[kind];
     ++counters.states_by_kind[kind];
+  } else {
+    ++counters.duplicates;
   }
   forest.trim(options.max_nodes, options.max_tokens);
 }
@@ -65,6 +68,9 @@ PrefixCache::~PrefixCache() = default;
 LookupResult PrefixCache::lookup(const LookupRequest& request) { return impl_->lookup(request); }
 void PrefixCache::publish(SavedState saved) { impl_->publish(std::move(saved)); }
 void PrefixCache::end(SequenceId id) { impl_->in_flight.end(id); }
+void PrefixCache::save_refused(SequenceId leader) {
+  impl_->in_flight.passed(leader, std::numeric_limits<std::int32_t>::max());
+}
 
 void PrefixCache::clear() {
   impl_->order.clear();

@@ -100,6 +100,7 @@ struct PrefixStats {
   std::uint64_t kv_bytes = 0;  // held by the forest (shared with running requests or not)
   std::uint64_t state_bytes = 0;
   std::uint64_t stored = 0, evicted = 0, skipped = 0;
+  std::uint64_t duplicates = 0;  // published where a state was already
   std::uint64_t stored_by_kind[kStateKinds] = {};
   std::uint64_t evicted_by_kind[kStateKinds] = {};
 };
@@ -122,6 +123,9 @@ class PrefixCache {
 
   /// The request is over (finished, cancelled, failed, preempted): nobody can wait for it any more.
   void end(SequenceId id);
+
+  /// The leader of a ShareWait could not save where it was asked to: nobody waits for it any more.
+  void save_refused(SequenceId leader);
 
   /// Drops cached objects in the policy's order until `bytes` were freed or nothing unpinned is
   /// left. Returns the bytes freed.

@@ -282,6 +282,7 @@ TEST_CASE("a position that has a state keeps the old one and late saves are harm
   s.cache.publish(std::move(second[0]));
   CHECK(s.cache.stats().states == 1);
   CHECK(s.cache.stats().stored == 1);
+  CHECK(s.cache.stats().duplicates == 2);
   const auto again = s.lookup(a);
   CHECK(std::get<Lease>(again).resume_state.data() == kept);
   s.cache.verify();

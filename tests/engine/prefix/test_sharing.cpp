@@ -126,6 +126,19 @@ TEST_CASE("nobody waits twice for the same leader") {
   CHECK(lease_of(s.cache.lookup(ask(2, doc + document(3, 9)))).resume == 0);
 }
 
+TEST_CASE("a leader that refused a save is not waited for by those who come later") {
+  FakeServer s(kAmple, branch_policy());
+  const Tokens doc = document(1, 600);
+  const Lease leader = lease_of(s.cache.lookup(ask(1, doc + document(2, 9))));
+  CHECK(wait_of(s.cache.lookup(ask(2, doc + document(3, 9)))).leader == 1);
+  s.cache.save_refused(1);
+  s.cache.save_refused(77);  // unknown: nothing happens
+  const Lease second = lease_of(s.cache.lookup(ask(3, doc + document(4, 9))));
+  CHECK(second.resume == 0);
+  // The first to come back waits for whoever leads now.
+  CHECK(wait_of(s.cache.lookup(ask(2, doc + document(3, 9)))).leader == 3);
+}
+
 TEST_CASE("the oldest of those that share the most leads") {
   FakeServer s(kAmple, branch_policy());
   const Tokens doc = document(1, 900);
