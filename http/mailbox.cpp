@@ -13,8 +13,8 @@ namespace {
 
 namespace asio = boost::asio;
 
-// About what the event takes as JSON. Started counts nothing: it comes once and is bounded by the
-// prompt.
+// About what the event takes as JSON. Started counts nothing: it comes once and
+// RequestLimits::max_prompt_logprobs bounds it.
 std::size_t weight(const Event& event) {
   const auto* delta = std::get_if<Delta>(&event);
   if (!delta) return 0;

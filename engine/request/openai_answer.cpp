@@ -2,6 +2,7 @@
 #include "engine/request/openai_answer.hpp"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -9,23 +10,6 @@
 #include "engine/request/openai_objects.hpp"
 
 namespace cairn::engine::openai {
-namespace {
-
-std::string_view reason_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::stop:
-      return "stop";
-    case FinishReason::length:
-      return "length";
-    case FinishReason::abort:
-      return "abort";
-    case FinishReason::error:
-      break;
-  }
-  return "error";
-}
-
-}  // namespace
 
 Answer::Answer(ResponseSettings settings, AnswerIdentity identity, std::size_t prompts)
     : settings_(std::move(settings)),
@@ -45,11 +29,14 @@ Answer::Choice* Answer::choice(std::size_t prompt, std::int32_t index) {
 }
 
 void Answer::on(std::size_t prompt, Started& event) {
+  std::shared_ptr<const std::vector<TokenInfo>> logprobs;
+  if (!event.prompt.empty()) {
+    logprobs = std::make_shared<const std::vector<TokenInfo>>(std::move(event.prompt));
+  }
   for (std::int32_t i = 0; i < settings_.n; ++i) {
     Choice* c = choice(prompt, i);
     if (!c) return;
-    c->prompt_logprobs_first = !event.prompt.empty();
-    c->logprobs = event.prompt;
+    c->prompt_logprobs = logprobs;
     if (settings_.stream) begin(static_cast<std::size_t>(c - choices_.data()));
   }
 }
@@ -63,7 +50,7 @@ void Answer::on(std::size_t prompt, Delta& event) {
     c->text += event.text;
     return;
   }
-  const bool logprobs = settings_.logprobs && !c->logprobs.empty();
+  const bool logprobs = settings_.logprobs && (c->prompt_logprobs || !c->logprobs.empty());
   if (!event.text.empty() || logprobs)
     stream_delta(static_cast<std::size_t>(c - choices_.data()), event.text, false);
 }
@@ -124,12 +111,14 @@ void Answer::begin(std::size_t index) {
 
 void Answer::write_choice_logprobs(JsonWriter& json, const Choice& c, std::int64_t& offset) const {
   json.key("logprobs");
-  if (!settings_.logprobs || c.logprobs.empty()) {
+  if (!settings_.logprobs || (!c.prompt_logprobs && c.logprobs.empty())) {
     json.null();
   } else if (settings_.chat) {
     write_chat_logprobs(json, c.logprobs);
   } else {
-    write_completion_logprobs(json, c.logprobs, c.prompt_logprobs_first, offset);
+    std::span<const TokenInfo> prompt;
+    if (c.prompt_logprobs) prompt = *c.prompt_logprobs;
+    write_completion_logprobs(json, prompt, c.logprobs, offset);
   }
 }
 
@@ -150,10 +139,10 @@ void Answer::stream_delta(std::size_t index, const std::string& text, bool finis
     json.end_object();
   }
   write_choice_logprobs(json, c, c.offset);
+  c.prompt_logprobs.reset();
   c.logprobs.clear();
-  c.prompt_logprobs_first = false;
   json.key("finish_reason");
-  finish ? json.string(reason_name(c.reason)) : json.null();
+  finish ? json.string(to_string(c.reason)) : json.null();
   json.end_object().end_array();
   if (settings_.include_usage) json.key("usage").null();
   if (finish && ended() && !failure_ && !settings_.include_usage)
@@ -177,7 +166,7 @@ void Answer::write_body_choice(JsonWriter& json, std::size_t index) const {
     json.key("text").string(c.text);
   }
   write_choice_logprobs(json, c, offset);
-  json.key("finish_reason").string(reason_name(c.reason)).end_object();
+  json.key("finish_reason").string(to_string(c.reason)).end_object();
 }
 
 std::string Answer::body() const {

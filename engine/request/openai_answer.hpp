@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -46,12 +47,12 @@ class Answer {
  private:
   struct Choice {
     std::string text;
+    // Of the prompt, before its own; one copy for all choices. Streaming: null once written.
+    std::shared_ptr<const std::vector<TokenInfo>> prompt_logprobs;
     std::vector<TokenInfo> logprobs;
     FinishReason reason = FinishReason::stop;
     std::int64_t offset = 0;  // characters that logprobs were written for
     bool began = false;       // streaming: the role chunk is out
-    bool prompt_logprobs_first =
-        false;  // logprobs begin with the prompt's, the first of which has none
   };
 
   void on(std::size_t prompt, Started& event);

@@ -72,29 +72,33 @@ void write_chat_logprobs(JsonWriter& json, std::span<const TokenInfo> tokens) {
   json.end_array().key("refusal").null().end_object();
 }
 
-void write_completion_logprobs(JsonWriter& json, std::span<const TokenInfo> tokens,
-                               bool first_has_none, std::int64_t& offset) {
+void write_completion_logprobs(JsonWriter& json, std::span<const TokenInfo> prompt,
+                               std::span<const TokenInfo> tokens, std::int64_t& offset) {
+  const auto each = [&](const auto& write) {
+    for (const auto& info : prompt) write(info, &info == prompt.data());
+    for (const auto& info : tokens) write(info, false);
+  };
   json.begin_object().key("tokens").begin_array();
-  for (const auto& info : tokens) json.string(spelling(info.chosen.bytes));
+  each([&](const TokenInfo& info, bool) { json.string(spelling(info.chosen.bytes)); });
   json.end_array().key("token_logprobs").begin_array();
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (i == 0 && first_has_none)
+  each([&](const TokenInfo& info, bool has_none) {
+    if (has_none)
       json.null();
     else
-      write_value(json, tokens[i].chosen.logprob);
-  }
+      write_value(json, info.chosen.logprob);
+  });
   json.end_array().key("top_logprobs").begin_array();
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (i == 0 && first_has_none)
+  each([&](const TokenInfo& info, bool has_none) {
+    if (has_none)
       json.null();
     else
-      write_top(json, tokens[i]);
-  }
+      write_top(json, info);
+  });
   json.end_array().key("text_offset").begin_array();
-  for (const auto& info : tokens) {
+  each([&](const TokenInfo& info, bool) {
     json.integer(offset);
     offset += characters(info.chosen.bytes);
-  }
+  });
   json.end_array().end_object();
 }
 

@@ -15,9 +15,9 @@ namespace cairn::engine::openai {
 void write_chat_logprobs(JsonWriter& json, std::span<const TokenInfo> tokens);
 
 /// The older schema. A token that is half a character is spelled "bytes:\xNN...", so that keys
-/// differ. `offset` is where the tokens' text starts, in characters of the whole text; moves on by
-/// what was written.
-void write_completion_logprobs(JsonWriter& json, std::span<const TokenInfo> tokens,
-                               bool first_has_none, std::int64_t& offset);
+/// differ. `prompt` stands before `tokens`; its first token has no log-prob. `offset` is where the
+/// text of both starts, in characters of the whole text; moves on by what was written.
+void write_completion_logprobs(JsonWriter& json, std::span<const TokenInfo> prompt,
+                               std::span<const TokenInfo> tokens, std::int64_t& offset);
 
 }  // namespace cairn::engine::openai

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/request/validate.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string>
@@ -120,8 +121,20 @@ Status validate(const GenerateRequest& request, const RequestLimits& limits) {
     const auto tokens = static_cast<std::int32_t>(std::min<std::size_t>(ids->size(), INT32_MAX));
     if (auto room = answer_room(tokens, request.max_tokens, limits.context_length); !room)
       return room.error();
+    if (request.prompt_logprobs)
+      return check_prompt_logprobs(tokens, request.logprobs, limits, request.n);
   }
   return ok_status();
+}
+
+Status check_prompt_logprobs(std::int64_t prompt_tokens, std::int32_t logprobs,
+                             const RequestLimits& limits, std::int32_t choices) {
+  const std::int64_t entries = prompt_tokens * (1 + std::max(logprobs, 0)) * choices;
+  if (entries <= limits.max_prompt_logprobs) return ok_status();
+  return bad("logprobs", "The log-probs of the prompt would have " + std::to_string(entries) +
+                             " entries (tokens * (1 + logprobs) * choices); the limit is " +
+                             std::to_string(limits.max_prompt_logprobs) +
+                             ". Please ask for fewer or shorten the prompt.");
 }
 
 Result<std::int32_t> answer_room(std::int32_t prompt_tokens, std::optional<std::int32_t> max_tokens,

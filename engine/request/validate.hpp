@@ -18,12 +18,19 @@ struct RequestLimits {
   std::int32_t max_stop_bytes = 4096;  // of one string
   std::int32_t max_stop_tokens = 1024;
   std::int32_t max_logit_bias = 4096;  // entries
+  // Entries of a prompt's log-probs, (1 + top) a token, repeated for each choice.
+  std::int64_t max_prompt_logprobs = 262'144;
 };
 
 /// The first thing that is wrong with the request, in the terms of the API (param names the field);
 /// ok when nothing is. Looks at a prompt only when it is given as ids: text is checked by
 /// answer_room once it is tokenized.
 Status validate(const GenerateRequest& request, const RequestLimits& limits);
+
+/// Whether log-probs of a prompt of so many tokens, with `logprobs` alternatives each, may be asked
+/// for. For ids validate() says so; text is counted once it is tokenized.
+Status check_prompt_logprobs(std::int64_t prompt_tokens, std::int32_t logprobs,
+                             const RequestLimits& limits, std::int32_t choices = 1);
 
 /// How many tokens the answer may have: `max_tokens`, or what the context leaves (at least 1).
 /// context_overflow with the usual message and both numbers when prompt and answer do not fit;

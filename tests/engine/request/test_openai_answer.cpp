@@ -246,6 +246,43 @@ TEST_CASE("completion logprobs follow the older schema, the prompt's first") {
   }
 }
 
+TEST_CASE("every choice shows the prompt's log-probs, once each") {
+  for (const bool stream : {false, true}) {
+    auto s = settings(false, stream);
+    s.logprobs = true;
+    s.n = 2;
+    Answer answer(s, kIdentity, 1);
+    Started started;
+    started.prompt = {token("a", 0), token("b", -1)};
+    answer.add(0, started);
+    for (const std::int32_t choice : {0, 1}) {
+      for (const char* word : {"c", "d"}) {
+        auto delta = text(word, choice);
+        delta.logprobs = {token(word, -2)};
+        answer.add(0, delta);
+      }
+      answer.add(0, ChoiceFinished{choice, FinishReason::length});
+    }
+    answer.add(0, finished(2, 4, 0));
+    std::string tokens[2];
+    const auto take = [&](const Value& document, const std::string& index) {
+      const Value& choice = at(document, "choices." + index);
+      if (at(choice, "logprobs").is(json::Kind::null)) return;
+      for (const Value& t : at(choice, "logprobs.tokens").items())
+        tokens[at(choice, "index").as_int()] += t.text();
+    };
+    if (stream) {
+      for (const auto& chunk : answer.take_chunks()) take(read(chunk), "0");
+    } else {
+      const auto body = read(answer.body());
+      take(body, "0");
+      take(body, "1");
+    }
+    CHECK(tokens[0] == "abcd");
+    CHECK(tokens[1] == "abcd");
+  }
+}
+
 TEST_CASE("a failure after the stream began is its last chunk") {
   Answer answer(settings(true, true), kIdentity, 1);
   answer.add(0, text("a"));

@@ -7,6 +7,7 @@
 
 using namespace cairn;
 using engine::answer_room;
+using engine::check_prompt_logprobs;
 using engine::RequestLimits;
 using engine::validate;
 
@@ -99,6 +100,28 @@ TEST_CASE("E7 B27 a prompt beyond the context is refused with both numbers") {
   CHECK(refused([](auto& r) { r.prompt = std::vector<std::int32_t>{1, 100}; }).param == "prompt");
   CHECK(refused([](auto& r) { r.prompt = std::vector<std::int32_t>{}; }).code ==
         ErrorCode::bad_request);
+}
+
+TEST_CASE("log-probs of a prompt beyond the limit are refused with both numbers") {
+  RequestLimits limits = kLimits;
+  limits.max_prompt_logprobs = 12;
+  auto request = good();
+  request.prompt_logprobs = true;
+  request.logprobs = 3;  // 3 tokens * (1 + 3)
+  CHECK(validate(request, limits).ok());
+  request.n = 2;
+  auto status = validate(request, limits);
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.error().code == ErrorCode::bad_request);
+  CHECK(status.error().param == "logprobs");
+  CHECK(status.error().message.find("24 entries") != std::string::npos);
+  CHECK(status.error().message.find("limit is 12") != std::string::npos);
+  request.prompt_logprobs = false;
+  CHECK(validate(request, limits).ok());
+  CHECK(check_prompt_logprobs(262'144, -1, RequestLimits{}).ok());
+  CHECK(check_prompt_logprobs(262'144, 0, RequestLimits{}).ok());
+  CHECK_FALSE(check_prompt_logprobs(262'145, 0, RequestLimits{}).ok());
+  CHECK_FALSE(check_prompt_logprobs(INT32_MAX, 20, RequestLimits{}, 16).ok());
 }
 
 TEST_CASE("the answer's room is what was asked for or what the context leaves") {
