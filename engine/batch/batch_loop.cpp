@@ -16,8 +16,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Phase = Sequence::Phase;
 
-constexpr std::int32_t kBlocksAhead = 4;   // asked for at once for one decoding sequence
-constexpr std::int32_t kLogprobRows = 64;  // a prompt's chunk with logits: rows * vocabulary floats
+constexpr std::int32_t kBlocksAhead = 4;  // asked for at once for one decoding sequence
+// Prompt rows with logits in one step, over all prompts: each is a vocabulary of floats.
+constexpr std::int32_t kLogprobRows = 64;
 constexpr std::int32_t kWorthKeeping = 16;  // tokens of a cancelled prompt
 
 double seconds(Clock::time_point from, Clock::time_point to) {
@@ -126,11 +127,15 @@ void BatchLoop::Impl::plan(StepReport& report) {
 void BatchLoop::Impl::add_prompts(std::int32_t budget, StepReport& report) {
   prompts.clear();
   claims.clear();
+  std::int32_t logprob_rows = kLogprobRows;  // the oldest take them
   for (const auto& r : running) {
     const Sequence& s = r->sequence;
     if (s.phase() != Phase::prefilling) continue;
     std::int32_t rows = std::min(s.prefill_left(), s.rows_covered());
-    if (wants_prompt_logprobs(s)) rows = std::min(rows, kLogprobRows);
+    if (wants_prompt_logprobs(s)) {
+      rows = std::min(rows, logprob_rows);
+      logprob_rows -= rows;
+    }
     prompts.push_back(r.get());
     claims.push_back({rows, s.prefill_left()});
   }

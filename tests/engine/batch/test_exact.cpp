@@ -184,3 +184,26 @@ TEST_CASE("log-probs of prompt and answer do not depend on chunks or company") {
     }
   }
 }
+
+TEST_CASE("all prompts with log-probs together get 64 rows of a step, the oldest first") {
+  Rig rig({.max_step_tokens = 512});
+  const Ask plain = random_ask(20, 100);
+  for (SequenceId id = 0; id < 3; ++id) {
+    SequenceSpec spec = rig.spec(id, random_ask(21 + id, 50));
+    spec.logprobs = 1;
+    spec.prompt_logprobs = true;
+    rig.loop.admit(std::move(spec));
+  }
+  rig.loop.admit(rig.spec(3, plain));
+  CHECK(rig.step().prefill_rows == 64 + 100);
+  CHECK(rig.loop.progress(0) == 50);
+  CHECK(rig.loop.progress(1) == 14);
+  CHECK(rig.loop.progress(2) == 0);
+  CHECK(rig.step().prefill_rows == 64);
+  rig.run();
+  for (SequenceId id = 0; id < 3; ++id) {
+    CHECK(rig.outcomes[id].prompt.size() == 49);
+    CHECK(rig.outcomes[id].tokens == cold_answer(random_ask(21 + id, 50)));
+  }
+  CHECK(rig.outcomes[3].tokens == cold_answer(plain));
+}
