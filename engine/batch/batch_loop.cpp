@@ -199,10 +199,7 @@ void BatchLoop::Impl::take_result(const Part& part, const model::StepLogits& log
   if (prompt_rows) report_prompt(part, logits, row, report);
   const bool first = s.phase() == Phase::prefilling && completes;
   s.advance(part.rows, report.saved);
-  if (first) {
-    part.running->prefilled = now;
-    report.prefilled.push_back(s.id());
-  }
+  if (first) part.running->prefilled = now;
   if (samples) {
     sample(*part.running, logits.row(row + rows - 1).first(sampled), report);
   } else if (completes) {
@@ -245,7 +242,6 @@ void BatchLoop::Impl::finish(Running& r, EndReason reason, Clock::time_point now
   EndedSequence& ended = report.ended.emplace_back();
   ended.id = s.id();
   ended.reason = reason;
-  ended.generated = s.generated();
   ended.in_prefill = r.prefilled == Clock::time_point{};
   if (s.restored()) {
     ended.prefill_seconds = seconds(r.started, ended.in_prefill ? now : r.prefilled);

@@ -67,7 +67,6 @@ struct EndedSequence {
   bool in_prefill = false;  // where a cancel caught it
   double prefill_seconds = 0;
   double decode_seconds = 0;
-  std::int32_t generated = 0;
 };
 
 /// Memory ran out and this one was the youngest: its lease is gone, look it up again with `tokens`.
@@ -86,7 +85,6 @@ struct StepReport {
   // handed over as answer_end (of one cancelled in its prompt as planned, 16 tokens or more beyond
   // its resume point), covering every token that was run: all but the last sampled one.
   std::vector<SavedState> saved;
-  std::vector<SequenceId> prefilled;  // finished their prompt in this step
   std::vector<EndedSequence> ended;
   std::vector<PreemptedSequence> preempted;
   // Decoding will need these soon: ask the prefix cache and add_blocks() what it gives. Repeated

@@ -328,14 +328,6 @@ StateRef Reservation::take_state() {
   return StateRef(core_, id);
 }
 
-void Reservation::merge(Reservation&& other) {
-  if (this == &other || !other.core_) return;
-  check(!core_ || core_ == other.core_, "reservations of two pools cannot be one");
-  core_ = std::move(other.core_);
-  blocks_ += std::exchange(other.blocks_, 0);
-  states_ += std::exchange(other.states_, 0);
-}
-
 // --------------------------------------------------------------------------------------- pools
 
 MemoryPools::MemoryPools(model::MemoryLayout layout, std::uint64_t budget_bytes)

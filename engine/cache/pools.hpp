@@ -74,8 +74,6 @@ class Reservation {
   std::int32_t states_left() const { return states_; }
   KvBlockRef take_block();  // CHECKs blocks_left() > 0
   StateRef take_state();
-  /// Adds what `other` still promises.
-  void merge(Reservation&& other);
 
  private:
   friend class MemoryPools;

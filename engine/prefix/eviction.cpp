@@ -56,16 +56,6 @@ std::optional<Reservation> PrefixCache::Impl::room_for_save(double value) {
   }
 }
 
-std::uint64_t PrefixCache::reclaim(std::uint64_t bytes) {
-  std::uint64_t freed = 0;
-  while (freed < bytes) {
-    ForestNode* victim = impl_->order.least();
-    if (victim == nullptr) break;
-    freed += impl_->evict(*victim);
-  }
-  return freed;
-}
-
 std::optional<Reservation> PrefixCache::extend(std::int32_t blocks) {
   return impl_->make_room(blocks, 0);
 }

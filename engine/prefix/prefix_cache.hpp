@@ -127,11 +127,8 @@ class PrefixCache {
   /// The leader of a ShareWait could not save where it was asked to: nobody waits for it any more.
   void save_refused(SequenceId leader);
 
-  /// Drops cached objects in the policy's order until `bytes` were freed or nothing unpinned is
-  /// left. Returns the bytes freed.
-  std::uint64_t reclaim(std::uint64_t bytes);
-  /// As reclaim, then reserves blocks for a running request; nullopt when live work holds
-  /// everything.
+  /// Blocks for a running request, at the price of cached states in the policy's order; nullopt
+  /// when live work holds everything.
   std::optional<Reservation> extend(std::int32_t blocks);
 
   /// Drops everything that is cached.

@@ -220,6 +220,21 @@ struct FakeServer {
     cache.end(id);
     return resume;
   }
+  /// Drops the state of the least value, as a running request does that needs a block. Returns the
+  /// bytes that came back; 0 when all that is left is in use.
+  std::uint64_t evict_one() {
+    const engine::PoolUsage u = pools.usage();
+    const std::uint64_t free = (u.bytes_budget - u.bytes_used) / kFakeLayout.kv_block_bytes;
+    const auto hog = pools.reserve(static_cast<std::int32_t>(free), 0);
+    check(hog.has_value(), "free room that cannot be reserved");
+    const std::uint64_t before = pools.usage().bytes_used;
+    const bool room = cache.extend(1).has_value();  // returned at once
+    return room ? before - pools.usage().bytes_used : 0;
+  }
+  void evict_all() {
+    while (evict_one() > 0) {
+    }
+  }
   bool idle() const {  // everything live is what the forest holds
     const engine::PoolUsage u = pools.usage();
     const engine::PrefixStats s = cache.stats();

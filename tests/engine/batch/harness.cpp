@@ -135,7 +135,6 @@ StepReport Rig::step_raw() {
     out.ended = true;
     out.reason = ended.reason;
     out.error = ended.error;
-    out.generated = ended.generated;
     out.in_prefill = ended.in_prefill;
   }
   preemptions += static_cast<int>(report.preempted.size());

@@ -52,7 +52,6 @@ struct Outcome {
   EndReason reason = EndReason::failed;
   Error error;
   bool ended = false;
-  std::int32_t generated = 0;
   bool in_prefill = false;
   int first_token_step = -1;
 };

@@ -208,7 +208,6 @@ TEST_CASE("preemption is invisible in the answers") {
     for (const auto& [id, ask] : asks) {
       INFO("blocks " << blocks << ", sequence " << id);
       CHECK(rig.outcomes[id].tokens == cold_answer(ask));
-      CHECK(rig.outcomes[id].generated == 50);
     }
     CHECK((rig.preemptions > 0) == (blocks < 20));
     rig.outcomes.clear();

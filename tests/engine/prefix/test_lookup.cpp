@@ -144,7 +144,7 @@ TEST_CASE("A12, A21: why shared tokens are recomputed is counted") {
   const Tokens doc = document(1, 400);
   s.serve(doc);
   s.serve(doc + document(2, 10));
-  CHECK(s.cache.reclaim(UINT64_MAX) > 0);  // the paths stay remembered
+  s.evict_all();  // the paths stay remembered
   CHECK(s.cache.stats().states == 0);
   CHECK(s.cache.stats().kv_bytes == 0);
   CHECK(s.serve(doc + document(3, 10)) == 0);
@@ -209,7 +209,7 @@ TEST_CASE("the policy sees the request as it is and its structure") {
   CHECK(seen[2].resume == 60);
   s.serve(a + document(4, 10));
   CHECK_FALSE(seen[3].inside_edge);  // a prompt ended here
-  s.cache.reclaim(1);
+  s.evict_one();
   s.serve(document(5, 10));
   CHECK_FALSE(seen[4].spare_room);
 
@@ -318,7 +318,7 @@ TEST_CASE("where a prompt ended is remembered when its state is gone") {
   const Tokens a = document(1, 100);
   s.serve(a);
   s.serve(a + document(2, 50));
-  s.cache.reclaim(UINT64_MAX);
+  s.evict_all();
   s.serve(a + document(3, 50));
   CHECK(s.overlap == 100);
   CHECK(inside == std::vector<bool>{false, false, false});

@@ -80,7 +80,7 @@ TEST_CASE("what leases hold is never evicted and never moves") {
   const std::byte* state = lease.resume_state.data();
   const std::byte* block = lease.prefix_blocks[5].data();
   for (std::uint64_t i = 0; i < 40; ++i) s.serve(document(10 + i, 300));
-  s.cache.reclaim(UINT64_MAX);
+  s.evict_all();
   CHECK(s.cache.stats().states == 1);
   CHECK(s.cache.stats().kv_bytes == 13 * kBlock);
   CHECK(lease.resume_state.data() == state);
@@ -92,19 +92,17 @@ TEST_CASE("what leases hold is never evicted and never moves") {
   CHECK(s.pools.usage().bytes_used == 0);
 }
 
-TEST_CASE("reclaim drops in the policy's order and says what came back") {
+TEST_CASE("eviction follows the policy's order and gives back a state with its KV") {
   const auto value = [](const Candidate& c) { return static_cast<double>(c.position % 7); };
   FakeServer s(kAmple, std::make_unique<ScriptedPolicy>(ends_and_branches, value));
   for (std::int32_t n = 0; n < 7; ++n) {
     s.serve(document(static_cast<std::uint64_t>(n), 50 + n));
   }
   for (std::int32_t gone = 0; gone < 7; ++gone) {
-    const std::uint64_t before = s.pools.usage().bytes_used;
-    CHECK(s.cache.reclaim(1) == kState + 4 * kBlock);
-    CHECK(before - s.pools.usage().bytes_used == kState + 4 * kBlock);
+    CHECK(s.evict_one() == kState + 4 * kBlock);
     CHECK(s.cache.stats().states == 6 - gone);
   }
-  CHECK(s.cache.reclaim(1) == 0);
+  CHECK(s.evict_one() == 0);
 }
 
 TEST_CASE("a state whose neighbour went is valued anew") {
@@ -125,19 +123,19 @@ TEST_CASE("a state whose neighbour went is valued anew") {
     s.cache.end(99);
     return std::get<Lease>(result).resume;
   };
-  s.cache.reclaim(1);  // gaps 100, 250, 50
+  s.evict_one();  // gaps 100, 250, 50
   CHECK(left() == 400);
-  s.cache.reclaim(1);  // gaps 100, 300
+  s.evict_one();  // gaps 100, 300
   CHECK(left() == 100);
 }
 
-TEST_CASE("reclaim counts only what nobody else holds") {
+TEST_CASE("eviction gives back only what nobody else holds") {
   FakeServer s(kAmple, branch_policy());
   const Tokens a = document(1, 64);
   auto result = s.lookup(a, 0);
   FakePrefill run(std::move(std::get<Lease>(result)), seq(a));
   for (SavedState& state : run.finish_prompt()) s.cache.publish(std::move(state));
-  CHECK(s.cache.reclaim(1) == kState);  // its blocks are the running request's as well
+  CHECK(s.evict_one() == kState);  // its blocks are the running request's as well
   CHECK(s.pools.usage().blocks_live == 4);
 }
 
@@ -235,7 +233,7 @@ TEST_CASE("kinds of states are counted as they come and go") {
   CHECK(count(StateKind::branch) == 1);
   CHECK(st.stored == 4);
   CHECK(st.state_bytes == 4 * kState);
-  s.cache.reclaim(1);
+  s.evict_one();
   st = s.cache.stats();
   CHECK(st.states == 3);
   CHECK(st.evicted == 1);
