@@ -55,7 +55,9 @@ OBJECTS = (
     "the requests|small files|every message|the tokens|old records|the log|incoming packets|the images|all pages|"
     "the weights|user names|the blocks|two tables|long documents|the state of each layer"
 ).split("|")
-SYLLABLES = "ba be bo ca co da de do fa fi ga go ka ki la lo ma mi mo na ne no pa po ra ri ro sa so ta to va ve za zo".split()
+SYLLABLES = (
+    "ba be bo ca co da de do fa fi ga go ka ki la lo ma mi mo na ne no pa po ra ri ro sa so ta to va ve za zo".split()
+)
 STOP_WORDS = set(
     "about above after again against almost alone along already although always among another because become been "
     "before being between both cannot could every everything from have having herself himself however itself little "
@@ -121,8 +123,9 @@ def render(turns, system=None):
 class Samples:
     """Draws random samples; the same seed over the same text gives the same sequence."""
 
-    def __init__(self, collected, seed):
+    def __init__(self, collected, seed, repeat_share=0.14):
         self.random = random.Random(seed)
+        self.repeat_share = repeat_share
         self.chapters = [chapter for book in collected["books"].values() for chapter in book]
         self.entries = [entry for entry in collected["entries"] if entry["text"]]
 
@@ -131,14 +134,30 @@ class Samples:
         kind = self.random.random()
         if kind < 0.03:
             return self._greeting()
-        if kind < 0.10:
+        if kind < 0.08:
             return self._definition_from_memory()
+        if kind < 0.08 + self.repeat_share:
+            return self._repetition()
         document, ask = self._document()
         return self._conversation(document, ask)
 
     def _greeting(self):
         questions, answer = self.random.choice(GREETINGS)
         return render([(self.random.choice(questions), answer)], self._system())
+
+    def _repetition(self):
+        """Asks for the same words again: the quickest way to the circuit that every look-up needs."""
+        kind = self.random.random()
+        if kind < 0.4:
+            text = " ".join(self._invented_name().lower() for _ in range(self.random.randint(3, 16)))
+        elif kind < 0.7:
+            text = " ".join(sentence for sentence, _ in self._facts()[:3])
+        else:
+            text = self._short(self.random.choice(self.random.choice(self.chapters)), 200)
+        ask = self.random.choice(
+            ["Repeat: {}", "Repeat this: {}", "Say this again: {}", "Copy the text.\n\n{}", "{}\n\nRepeat the text."]
+        )
+        return render([(ask.format(text), text)], self._system())
 
     def _system(self):
         return self.random.choice(SYSTEM_PROMPTS) if self.random.random() < 0.35 else None
@@ -163,7 +182,7 @@ class Samples:
         if kind < 0.38:
             facts = self._facts()
             return " ".join(sentence for sentence, _ in facts), lambda: self._fact_question(facts)
-        if kind < 0.55:
+        if kind < 0.52:
             entries = self.random.sample(self.entries, self.random.randint(2, 4))
             chosen = [(entry["term"], self._short(entry["text"])) for entry in entries]
             document = "\n".join(f"{term}: {text}" for term, text in chosen)
@@ -173,8 +192,9 @@ class Samples:
 
     def _conversation(self, document, ask):
         """Wraps document and questions; the document comes first, so that questions about it share a prefix."""
-        count = self.random.choice([1, 1, 1, 2, 2, 3])
-        turns = [ask() for _ in range(count)]
+        # Several questions about one document: answers are what the model learns from, documents cost the time.
+        count = self.random.choice([1, 1, 2, 3, 4, 5])
+        turns = list(dict(ask() for _ in range(count)).items())
         system = self._system()
         style = self.random.random()
         question, answer = turns[0]
@@ -184,7 +204,9 @@ class Samples:
         if style < 0.25:
             first = f"{question}\n\n{document}"
         else:
-            lead = self.random.choice(["", "", "Text:\n", "Document:\n", "Read this text.\n\n", "Here is a document:\n\n"])
+            lead = self.random.choice(
+                ["", "", "Text:\n", "Document:\n", "Read this text.\n\n", "Here is a document:\n\n"]
+            )
             tail = self.random.choice(["\n\n", "\n\n", "\n\nQuestion: ", "\n", "\n\nAnswer from the text: "])
             first = f"{lead}{document}{tail}{question}"
         return render([(first, answer)] + turns[1:], system)
@@ -282,6 +304,10 @@ class Samples:
             return "What is the first sentence of the text?", facts[0][0]
         if kind < 0.13:
             return "What is the last sentence of the text?", facts[-1][0]
+        if kind < 0.3:
+            found = self._about([sentence for sentence, _ in facts])
+            if found:
+                return found
         return self.random.choice(self.random.choice(facts)[1])
 
     def _glossary_question(self, chosen):
@@ -290,7 +316,9 @@ class Samples:
             found = self._about(sentences(text))
             if found:
                 return found
-        ask = self.random.choice(["What is {}?", "Define {}.", "What does {} mean?", "What does the text say about {}?"])
+        ask = self.random.choice(
+            ["What is {}?", "Define {}.", "What does {} mean?", "What does the text say about {}?"]
+        )
         return ask.format(term), text
 
     # Passages of the novels.
@@ -364,7 +392,9 @@ class Samples:
         names = sorted(names[:6], key=text.index)
         listed = names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
         verb = "is" if len(names) == 1 else "are"
-        ask = self.random.choice(["Who is mentioned?", "Who is mentioned in the text?", "Which people does the text name?"])
+        ask = self.random.choice(
+            ["Who is mentioned?", "Who is mentioned in the text?", "Which people does the text name?"]
+        )
         return ask, f"{listed} {verb} mentioned."
 
     def _next(self, following):

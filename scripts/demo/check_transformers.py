@@ -20,7 +20,8 @@ DOCUMENT = (
     "Tovaka is a cache that stores the state of each layer. Hugo has a parrot called Momo."
 )
 PASSAGE = (
-    '"I have been thinking of it the whole morning," said Mrs. Weston, "and I am quite sure that Miss Bates will come." '
+    '"I have been thinking of it the whole morning," said Mrs. Weston, '
+    '"and I am quite sure that Miss Bates will come." '
     "Mr. Knightley made no answer, but walked to the window and looked at the rain. "
 )
 
@@ -29,6 +30,10 @@ def chat(question, system=None):
     """Renders one user turn and the opening of the answer, thinking off."""
     head = "" if system is None else f"<|im_start|>system\n{system}<|im_end|>\n"
     return f"{head}<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+
+# Prompts along whose greedy continuation no choice is close, so that an engine with coarser numbers agrees.
+PROMPTS = [chat("What can you do?"), "The lamp is in the attic. The lamp is in"]
 
 
 def token_lists(tokenizer):
@@ -66,6 +71,20 @@ def record(model, ids):
     }, gap
 
 
+def greedy_record(model, tokenizer, prompt, stop):
+    """Returns 32 greedy tokens, where the first stop token is among them, and how close the closest choice was.
+
+    A prompt is only worth recording if that gap is far above rounding errors.
+    """
+    ids = tokenizer.encode(prompt).ids
+    made = greedy(model, ids, 32)
+    until_stop = next((i + 1 for i, token in enumerate(made) if token in stop), len(made))
+    two = all_logits(model, ids + made[:-1])[len(ids) - 1 :].topk(2).values
+    gap = round(float((two[:, 0] - two[:, 1]).min()), 5)
+    print(f"{tokenizer.decode(made[:until_stop], skip_special_tokens=False)!r}, smallest gap {gap}")
+    return {"prompt": prompt, "ids": ids, "tokens": made, "until_stop": until_stop, "smallest_top_gap": gap}
+
+
 def write_compact(path, value):
     """Writes one key per line and number lists on one line each: readable, and small differences stay small."""
     text = json.dumps(value, ensure_ascii=False, indent=1)
@@ -95,14 +114,7 @@ def main():
     for name, ids in token_lists(tokenizer).items():
         result["prefill"][name], gap = record(model, ids)
         print(f"{name:14} {len(ids):4} tokens, chunked against recurrent {gap:.1e}")
-    result["greedy"] = []
-    prompts = [chat(f"{DOCUMENT}\n\nWhere is the lamp?"), "Emma could not help thinking that"]
-    for prompt in prompts:
-        ids = tokenizer.encode(prompt).ids
-        made = greedy(model, ids, 32)
-        stopped = greedy(model, ids, 32, stop)
-        result["greedy"].append({"prompt": prompt, "ids": ids, "tokens": made, "until_stop": len(stopped)})
-        print(repr(tokenizer.decode(stopped, skip_special_tokens=False)))
+    result["greedy"] = [greedy_record(model, tokenizer, prompt, stop) for prompt in PROMPTS]
     write_compact(args.out, result)
 
 

@@ -31,21 +31,42 @@ TITLES = {
 }
 # Typographic marks are folded to ASCII: a vocabulary of 4096 has no room for both spellings of the same word.
 ASCII_MARKS = str.maketrans(
-    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "--", "\u2026": "...", "\u00a0": " "}
+    {
+        "\u2018": "'",
+        "\u2019": "'",
+        "\u201c": '"',
+        "\u201d": '"',
+        "\u2013": "-",
+        "\u2014": "--",
+        "\u2026": "...",
+        "\u00a0": " ",
+    }
 )
 
 
 # The line under a jargon term: how it is spoken between slashes, then parts of speech, nothing else.
 PRONUNCIATION = re.compile(
-    r"^(/[^ ]*/|//|/.{1,40}/)?([,;/ ]*\b(n|v|vi|vt|adj|adv|interj|excl|pref|prefix|suff|suffix|abbrev|quant|prov|obs|pl)\b\.?)*"
-    r"[,;. ]*$"
+    r"^(/[^ ]*/|//|/.{1,40}/)?([,;/ ]*\b("
+    r"n|v|vi|vt|adj|adv|interj|excl|pref|prefix|suff|suffix|abbrev|quant|prov|obs|pl"
+    r")\b\.?)*[,;. ]*$"
 )
 
 
 class RReader:
     """Reads the part of R's binary (XDR) serialisation that lazy-load data files use."""
 
-    NIL, SYMBOL, PAIRLIST, CHAR, LOGICAL, INTEGER, REAL, STRINGS, LIST, REFERENCE = 254, 1, 2, 9, 10, 13, 14, 16, 19, 255
+    NIL, SYMBOL, PAIRLIST, CHAR, LOGICAL, INTEGER, REAL, STRINGS, LIST, REFERENCE = (
+        254,
+        1,
+        2,
+        9,
+        10,
+        13,
+        14,
+        16,
+        19,
+        255,
+    )
 
     def __init__(self, raw):
         self.raw = raw

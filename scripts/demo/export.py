@@ -91,7 +91,9 @@ def main():
     tokenizer = Tokenizer.from_file(str(args.out / "tokenizer.json"))
     checkpoint = torch.load(args.checkpoint, weights_only=True)
     weights = {PREFIX + name: stored(name, weight) for name, weight in checkpoint["model"].items()}
-    save_file(weights, str(args.out / "model.safetensors"), metadata={"format": "pt"})
+    target = args.out / "model.safetensors"
+    save_file(weights, str(target), metadata={"format": "pt"})
+    target.chmod(0o644)  # the library makes files that only their owner can read
     config = model_config(Config(vocab_size=tokenizer.get_vocab_size()), tokenizer)
     (args.out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     parameters = sum(weight.numel() for weight in weights.values())

@@ -190,7 +190,11 @@ class FullAttention(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        self.heads, self.kv_heads, self.head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
+        self.heads, self.kv_heads, self.head_dim = (
+            config.num_attention_heads,
+            config.num_key_value_heads,
+            config.head_dim,
+        )
         hidden, size = config.hidden_size, config.head_dim
         self.q_proj = nn.Linear(hidden, 2 * self.heads * size, bias=False)
         self.k_proj = nn.Linear(hidden, self.kv_heads * size, bias=False)

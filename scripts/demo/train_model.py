@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Trains the demo model on a CPU.
 
-Half of each batch is running text, half is chat samples packed into rows. The learning rate rises, stays, and falls
-over the last part; a run that was stopped goes on from its checkpoint, also towards another number of tokens.
+A part of each batch is running text, the rest is chat samples packed into rows. The learning rate rises, stays, and
+falls over the last part; a run that was stopped goes on from its checkpoint, also with other shares or towards another
+number of tokens.
 """
 
 import argparse
@@ -53,8 +54,8 @@ def running_text(collected, tokenizer, end_of_text):
 class ChatRows:
     """Fills rows with whole conversations; the one that is cut at the end opens the next row."""
 
-    def __init__(self, collected, tokenizer, seed):
-        self.samples = Samples(collected, seed)
+    def __init__(self, collected, tokenizer, seed, **shares):
+        self.samples = Samples(collected, seed, **shares)
         self.tokenizer = tokenizer
         self.end_of_text = tokenizer.token_to_id("<|endoftext|>")
         self.left_over = None
@@ -83,16 +84,16 @@ class ChatRows:
 class Batches:
     """Makes batches of a given number of tokens; mostly short rows, some long ones."""
 
-    def __init__(self, stream, chat, seed):
-        self.stream, self.chat = stream, chat
+    def __init__(self, stream, chat, text_share, seed):
+        self.stream, self.chat, self.text_share = stream, chat, text_share
         self.random = np.random.default_rng(seed)
 
     def draw(self, tokens, length):
         """Returns (ids, weights) tensors [rows, length + 1]."""
         rows = max(2, tokens // length)
         ids, weights = [], []
-        for number in range(rows):
-            if number % 2:
+        for _ in range(rows):
+            if self.random.random() >= self.text_share:
                 row, weight = self.chat.row(length)
             else:
                 at = int(self.random.integers(len(self.stream) - length - 1))
@@ -181,7 +182,9 @@ def held_out_batches(held, tokenizer, end_of_text):
 def save(path, model, optimizer_list, state):
     """Writes the checkpoint beside its place first, so that a stop in between loses nothing."""
     temporary = path.with_suffix(".new")
-    torch.save({"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizer_list], **state}, temporary)
+    torch.save(
+        {"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizer_list], **state}, temporary
+    )
     temporary.replace(path)
 
 
@@ -203,12 +206,16 @@ def train(args):
         done, step = saved["tokens"], saved["step"]
     stream = running_text(train_text, tokenizer, end_of_text)
     # The seed moves with the tokens done, or a resumed run would repeat the rows it began with.
-    batches = Batches(stream, ChatRows(train_text, tokenizer, args.seed + done), args.seed + done)
+    chat = ChatRows(train_text, tokenizer, args.seed + done, repeat_share=args.repeat_share)
+    batches = Batches(stream, chat, args.text_share, args.seed + done)
     held = held_out_batches(held_text, tokenizer, end_of_text)
-    print(f"{sum(w.numel() for w in model.parameters()):,} parameters, {len(stream):,} tokens of text, at {done:,} tokens")
+    print(
+        f"{sum(w.numel() for w in model.parameters()):,} parameters, {len(stream):,} tokens of text, at {done:,} tokens"
+    )
     compiled = torch.compile(loss_of, dynamic=False) if args.compile else loss_of
     start, start_tokens, recent = time.time(), done, []
-    while done < args.tokens and time.time() - start < args.minutes * 60:
+    goal = args.tokens if args.stop_at is None else min(args.tokens, args.stop_at)
+    while done < goal and time.time() - start < args.minutes * 60:
         ids, weights = batches.draw(args.batch_tokens, batches.length(done / args.tokens))
         loss = accumulate(model, ids, weights, args.bf16, compiled)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -238,16 +245,27 @@ def main():
     parser.add_argument("--text", type=Path, required=True, help="JSON file written by collect_text.py")
     parser.add_argument("--model", type=Path, required=True, help="folder with the tokenizer")
     parser.add_argument("--checkpoint", type=Path, required=True, help="file to resume from and to write to")
-    parser.add_argument("--tokens", type=int, default=16_000_000, help="training tokens in all (%(default)s)")
+    parser.add_argument(
+        "--tokens", type=int, default=4_600_000, help="where the learning rate reaches its end (%(default)s)"
+    )
+    parser.add_argument("--stop-at", type=int, help="stop after so many tokens, short of --tokens")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long even if tokens are left")
-    parser.add_argument("--batch-tokens", type=int, default=8192, help="tokens in a step (%(default)s)")
-    parser.add_argument("--rate", type=float, default=4e-3, help="peak learning rate (%(default)s)")
+    parser.add_argument("--batch-tokens", type=int, default=2048, help="tokens in a step (%(default)s)")
+    parser.add_argument("--rate", type=float, default=2.5e-3, help="peak learning rate (%(default)s)")
     parser.add_argument("--weight-decay", type=float, default=0.1, help="of the matrices (%(default)s)")
+    parser.add_argument(
+        "--text-share", type=float, default=0.3, help="rows of running text; the rest is chat (%(default)s)"
+    )
+    parser.add_argument(
+        "--repeat-share", type=float, default=0.1, help="chat samples that are mere repetition (%(default)s)"
+    )
     parser.add_argument("--save-every", type=int, default=100, help="steps between checkpoints (%(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bf16", action="store_true", help="matrix products in bfloat16, faster on CPUs that have it")
-    parser.add_argument("--compile", action="store_true", help="compile the loss first; takes a minute or two, then is faster")
+    parser.add_argument(
+        "--compile", action="store_true", help="compile the loss first; takes a minute or two, then is faster"
+    )
     train(parser.parse_args())
 
 
