@@ -65,7 +65,6 @@ CAIRN_COUNTER_BY(state_checkpoint_stored_total, CheckpointKind)
 CAIRN_COUNTER_BY(state_checkpoint_evicted_total, CheckpointKind)
 CAIRN_COUNTER_BY(state_checkpoint_skipped_total, SkipReason)
 CAIRN_HISTOGRAM_BY(state_restore_seconds, Tier)
-CAIRN_HISTOGRAM_BY(state_store_seconds, Tier)
 
 CAIRN_HISTOGRAM(plan_solve_seconds)
 CAIRN_GAUGE(plan_states)

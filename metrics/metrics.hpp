@@ -125,7 +125,6 @@ class Metrics {
   Counter state_checkpoint_evicted_total(CheckpointKind kind) const noexcept;
   Counter state_checkpoint_skipped_total(SkipReason reason) const noexcept;
   Histogram state_restore_seconds(Tier tier = Tier::host) const noexcept;
-  Histogram state_store_seconds(Tier tier = Tier::host) const noexcept;
 
   // Plan
   Histogram plan_solve_seconds() const noexcept;

@@ -120,7 +120,6 @@ std::vector<Row> cache_rows() {
               "States that were planned and not kept; a skip is normal.", {kSkip}),
       histogram(state_restore_seconds, "state_restore_seconds", "Copying a cached state in.", kCopy,
                 {kTier}),
-      histogram(state_store_seconds, "state_store_seconds", "Copying a state out.", kCopy, {kTier}),
   };
 }
 

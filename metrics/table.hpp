@@ -42,7 +42,6 @@ enum class Id : std::uint8_t {
   state_checkpoint_evicted_total,
   state_checkpoint_skipped_total,
   state_restore_seconds,
-  state_store_seconds,
   plan_solve_seconds,
   plan_states,
   plan_expected_recompute_tokens,
