@@ -7,13 +7,6 @@
 #include "base/check.hpp"
 
 namespace cairn::engine {
-namespace {
-
-bool looks_back(const model::SamplingParams& p) {
-  return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
-}
-
-}  // namespace
 
 Sequence::Sequence(SequenceSpec spec) : spec_(std::move(spec)) {
   Lease& lease = spec_.lease;
@@ -38,7 +31,7 @@ Sequence::Sequence(SequenceSpec spec) : spec_(std::move(spec)) {
     return !save.state || save.position <= lease.resume || save.position > length_;
   });
   lease.saves.clear();
-  if (looks_back(spec_.sampling)) {
+  if (model::has_penalty(spec_.sampling)) {
     history_ = std::make_unique<model::TokenHistory>();
     const std::span<const std::int32_t> all = *spec_.tokens;
     const auto own = static_cast<std::size_t>(generated_);

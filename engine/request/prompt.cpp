@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.hpp"
+#include "engine/request/validate.hpp"
 
 namespace cairn::engine {
 namespace {
@@ -15,12 +16,7 @@ Error bad(std::string message, std::string param) {
 
 Result<EncodedPrompt> encode_ids(const ModelBundle& bundle, const std::vector<std::int32_t>& ids) {
   const std::int32_t rows = model::config_of(*bundle.weights).vocab_size;
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] < rows) continue;
-    return bad("prompt[" + std::to_string(i) + "] is " + std::to_string(ids[i]) +
-                   ": expected a token id from 0 to " + std::to_string(rows - 1),
-               "prompt");
-  }
+  if (const Status valid = check_prompt_ids(ids, rows); !valid.ok()) return valid.error();
   EncodedPrompt out;
   out.tokens = ids;
   return out;
@@ -130,9 +126,7 @@ Result<EncodedPrompt> encode_prompt(const ModelBundle& bundle, const Prompt& pro
     if (const auto* text = std::get_if<TextPrompt>(&prompt)) return encode_text(bundle, *text);
     return encode_chat(bundle, std::get<ChatPrompt>(prompt));
   }();
-  if (encoded.ok() && encoded->tokens.empty()) {
-    return bad("the prompt is empty: expected at least one token", "prompt");
-  }
+  if (encoded.ok() && encoded->tokens.empty()) return empty_prompt();
   return encoded;
 }
 

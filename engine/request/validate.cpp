@@ -44,10 +44,17 @@ Status count_in_range(const char* name, std::int64_t value, std::int64_t least, 
                        std::to_string(most) + ", not " + std::to_string(value) + ".");
 }
 
-Status check_id(const char* name, std::int64_t id, std::int32_t vocab_size) {
-  if (id >= 0 && id < vocab_size) return ok_status();
-  return bad(name, "Token id " + std::to_string(id) + " in " + name +
-                       " is outside the vocabulary of " + std::to_string(vocab_size) + " tokens.");
+bool is_id(std::int32_t id, std::int32_t vocab_size) { return id >= 0 && id < vocab_size; }
+
+Error not_an_id(const char* param, const std::string& place, std::int32_t id,
+                std::int32_t vocab_size) {
+  return bad(param, "Token id " + std::to_string(id) + " in " + place +
+                        " is outside the vocabulary of " + std::to_string(vocab_size) + " tokens.");
+}
+
+Status check_id(const char* name, std::int32_t id, std::int32_t vocab_size) {
+  if (is_id(id, vocab_size)) return ok_status();
+  return not_an_id(name, name, id, vocab_size);
 }
 
 Status check_sampling(const Sampling& s, const RequestLimits& limits) {
@@ -116,8 +123,7 @@ Status validate(const GenerateRequest& request, const RequestLimits& limits) {
     return Error{ErrorCode::unsupported, "Log-probs of the prompt are not offered for chats.",
                  "prompt_logprobs"};
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&request.prompt)) {
-    for (const std::int32_t id : *ids)
-      if (auto status = check_id("prompt", id, limits.vocab_size); !status) return status;
+    if (auto status = check_prompt_ids(*ids, limits.vocab_size); !status) return status;
     const auto tokens = static_cast<std::int32_t>(std::min<std::size_t>(ids->size(), INT32_MAX));
     if (auto room = answer_room(tokens, request.max_tokens, limits.context_length); !room)
       return room.error();
@@ -137,10 +143,20 @@ Status check_prompt_logprobs(std::int64_t prompt_tokens, std::int32_t logprobs,
                              ". Please ask for fewer or shorten the prompt.");
 }
 
+Status check_prompt_ids(std::span<const std::int32_t> ids, std::int32_t vocab_size) {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (!is_id(ids[i], vocab_size))
+      return not_an_id("prompt", "prompt[" + std::to_string(i) + "]", ids[i], vocab_size);
+  return ok_status();
+}
+
+Error empty_prompt() {
+  return bad("prompt", "The prompt is empty: it must have at least one token.");
+}
+
 Result<std::int32_t> answer_room(std::int32_t prompt_tokens, std::optional<std::int32_t> max_tokens,
                                  std::int32_t context_length) {
-  if (prompt_tokens < 1)
-    return bad("prompt", "The prompt is empty: it must have at least one token.");
+  if (prompt_tokens < 1) return empty_prompt();
   const std::int64_t wanted = max_tokens.value_or(1);
   if (prompt_tokens + wanted <= context_length)
     return max_tokens ? *max_tokens : context_length - prompt_tokens;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "engine/engine.hpp"
 
@@ -31,6 +32,10 @@ Status validate(const GenerateRequest& request, const RequestLimits& limits);
 /// for. For ids validate() says so; text is counted once it is tokenized.
 Status check_prompt_logprobs(std::int64_t prompt_tokens, std::int32_t logprobs,
                              const RequestLimits& limits, std::int32_t choices = 1);
+
+/// The error names the first id outside [0, vocab_size) and its index.
+Status check_prompt_ids(std::span<const std::int32_t> ids, std::int32_t vocab_size);
+Error empty_prompt();
 
 /// How many tokens the answer may have: `max_tokens`, or what the context leaves (at least 1).
 /// context_overflow with the usual message and both numbers when prompt and answer do not fit;

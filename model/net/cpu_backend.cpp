@@ -16,12 +16,6 @@ namespace {
 constexpr std::int32_t kTileRows = 256;
 constexpr std::size_t kKvAlignment = 64;  // bytes
 
-const kernels::Ops& ops_for(const std::string& name) {
-  const Result<kernels::Isa> isa = kernels::choose_isa(name);
-  if (!isa.ok()) throw DeviceError(isa.error().message);
-  return kernels::ops(isa.value());
-}
-
 std::int64_t padded(std::int64_t n) {
   const std::int64_t aligned = (n + 15) / 16 * 16;
   return aligned % 1024 == 0 ? aligned + 16 : aligned;

@@ -8,6 +8,8 @@
 #include <set>
 #include <string>
 
+#include "base/check.hpp"
+#include "kernels/cpu/ops.hpp"
 #include "model/net/host_limits.hpp"
 
 namespace cairn::model {
@@ -75,6 +77,12 @@ int default_threads() {
 std::uint64_t available_memory() {
   const std::uint64_t system = 1024 * number_after("/proc/meminfo", "MemAvailable:");
   return system == 0 ? 0 : std::min(system, container_memory());
+}
+
+const kernels::Ops& ops_for(const std::string& isa) {
+  const Result<kernels::Isa> chosen = kernels::choose_isa(isa);
+  if (!chosen.ok()) throw DeviceError(chosen.error().message);
+  return kernels::ops(chosen.value());
 }
 
 }  // namespace cairn::model

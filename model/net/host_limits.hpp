@@ -3,6 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+
+namespace cairn::kernels {
+struct Ops;
+}
 
 namespace cairn::model {
 
@@ -11,5 +16,9 @@ int default_threads();
 
 /// Bytes of memory that can be taken without swapping, container limit included; 0 when unknown.
 std::uint64_t available_memory();
+
+/// The kernels of an instruction set, named as in CpuOptions. Throws DeviceError for one that is
+/// unknown or that this machine lacks.
+const kernels::Ops& ops_for(const std::string& isa);
 
 }  // namespace cairn::model

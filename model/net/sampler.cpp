@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "kernels/cpu/ops.hpp"
+#include "model/net/host_limits.hpp"
 
 namespace cairn::model {
 namespace {
@@ -17,12 +18,6 @@ constexpr std::int64_t kDrawBlock = 1024;   // weights summed together before th
 constexpr std::size_t kHeapMax = 256;       // up to here one pass with a small heap beats selection
 constexpr std::int32_t kBins = 4096;        // of the nucleus search, over the exponents exp() keeps
 constexpr float kLowestExponent = -104.0F;  // below it weights are 0
-
-const kernels::Ops& ops_for(const std::string& name) {
-  const Result<kernels::Isa> isa = kernels::choose_isa(name);
-  if (!isa.ok()) throw DeviceError(isa.error().message);
-  return kernels::ops(isa.value());
-}
 
 struct Candidate {
   float value = 0;
@@ -64,11 +59,11 @@ void select_top(std::span<const float> x, std::size_t k, std::vector<Candidate>&
   std::sort(out.begin(), out.end(), ranks_before);
 }
 
+}  // namespace
+
 bool has_penalty(const SamplingParams& p) {
   return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
 }
-
-}  // namespace
 
 void TokenHistory::add_prompt(std::span<const std::int32_t> tokens) {
   for (const std::int32_t t : tokens) seen_[t].in_prompt = true;

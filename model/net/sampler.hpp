@@ -31,6 +31,9 @@ struct SamplingParams {
       logit_bias;  // added; ids outside the vocabulary are ignored
 };
 
+/// Whether a penalty is set: what is sampled then depends on the tokens before it.
+bool has_penalty(const SamplingParams& params);
+
 struct TokenLogprob {
   std::int32_t token = 0;
   float logprob = 0;

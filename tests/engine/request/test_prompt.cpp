@@ -79,7 +79,7 @@ TEST_CASE("a chat that cannot be rendered is the client's error and names the fi
 TEST_CASE("ids outside the vocabulary are refused by index") {
   const auto encoded = encode_prompt(demo_bundle(), std::vector<std::int32_t>{1, 2, 4096});
   REQUIRE_FALSE(encoded.ok());
-  CHECK(encoded.error().message.find("prompt[2] is 4096") != std::string::npos);
+  CHECK(encoded.error().message.find("Token id 4096 in prompt[2]") != std::string::npos);
   CHECK_FALSE(encode_prompt(demo_bundle(), std::vector<std::int32_t>{-1}).ok());
   CHECK_FALSE(encode_prompt(demo_bundle(), TextPrompt{}).ok());
 }
