@@ -86,7 +86,6 @@ class FakePrefill {
   }
 
   const Lease& lease() const { return lease_; }
-  Lease& lease() { return lease_; }
   std::int32_t position() const { return position_; }
   const Tokens& tokens() const { return tokens_; }
 
