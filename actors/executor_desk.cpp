@@ -35,34 +35,47 @@ void ExecutorDesk::handle(const ExecutorMessage& message) {
 }
 
 void ExecutorDesk::schedule() {
-  if (step_pending_ || !loop_->has_work()) return;
+  if (step_pending_ || stalled_ || !loop_->has_work()) return;
   step_pending_ = true;
   mail_.executor(Step{});
 }
 
-void ExecutorDesk::on(const Admit& m) { loop_->admit(std::move(*m.spec)); }
+void ExecutorDesk::on(const Admit& m) {
+  stalled_ = false;
+  loop_->admit(std::move(*m.spec));
+}
 
-void ExecutorDesk::on(const CancelSequence& m) { loop_->cancel(m.seq); }
+void ExecutorDesk::on(const CancelSequence& m) {
+  stalled_ = false;
+  loop_->cancel(m.seq);
+}
 
 void ExecutorDesk::on(const AddSave& m) {
   if (!loop_->add_save(m.leader, m.save)) mail_.prefix(SaveRefused{m.leader});
 }
 
 void ExecutorDesk::on(const BlocksGranted& m) {
-  blocks_asked_ = false;
+  blocks_asked_ = stalled_ = false;
   if (m.blocks) loop_->add_blocks(std::move(*m.blocks));
 }
 
-void ExecutorDesk::on(const PrefixReplaced&) { blocks_asked_ = false; }
+void ExecutorDesk::on(const PrefixReplaced&) { blocks_asked_ = stalled_ = false; }
 
-void ExecutorDesk::on(const CancelAll&) { loop_->cancel_all(); }
+void ExecutorDesk::on(const CancelAll&) {
+  stalled_ = false;
+  loop_->cancel_all();
+}
 
 void ExecutorDesk::on(const Step&) {
   step_pending_ = false;
   hit_failpoint("executor.step");
   engine::StepReport report = loop_->step();
   measure(report);
+  const bool idle = report.prefill_rows + report.decode_rows == 0;
   deliver(report);
+  // The next step would preempt the youngest: have prefix's answer first, it may have something to
+  // drop.
+  stalled_ = idle && blocks_asked_;
 }
 
 // Order matters: a worker has a sequence's last tokens before the router hears of its end, and
@@ -114,10 +127,14 @@ void ExecutorDesk::measure(const engine::StepReport& report) {
   const Metrics& metrics = *shared_->metrics;
   metrics.batch_size(phase).observe(rows);
   metrics.step_seconds(phase).observe(report.seconds);
-  if (report.restores > 0) {
-    for (std::int32_t i = 0; i < report.restores; ++i) {
-      metrics.state_restore_seconds().observe(report.restore_seconds / report.restores);
-    }
+  for (std::int32_t i = 0; i < report.restores; ++i) {
+    metrics.state_restore_seconds().observe(report.restore_seconds / report.restores);
+  }
+  if (phase == Phase::prefill) {
+    constexpr double kKeep = 0.9;
+    const double now = report.seconds / report.prefill_rows;
+    const double before = shared_->seconds_per_prefill_token.load();
+    shared_->seconds_per_prefill_token = before == 0 ? now : kKeep * before + (1 - kKeep) * now;
   }
 }
 

@@ -27,6 +27,8 @@ namespace {
 
 using actors::Clock;
 
+constexpr std::chrono::milliseconds kLeastTimeout{1};
+constexpr std::chrono::milliseconds kMostTimeout{std::chrono::hours(24 * 365)};
 constexpr std::uint64_t kDefaultCacheCap = 8ULL << 30U;
 
 // MemAvailable of /proc/meminfo, which counts what the page cache would give back.
@@ -54,7 +56,8 @@ void check_options(const EngineOptions& o) {
           "at least max_running (" + std::to_string(o.max_running) + "), a row for each sequence");
   require(o.queue_limit >= 0, "queue_limit", "0 or more");
   require(o.queue_token_limit >= 1, "queue_token_limit", "1 or more");
-  require(o.text_workers >= 1 && o.text_workers <= actors::kMaxWorkers, "text_workers", "1 to 256");
+  require(o.text_workers >= 1 && o.text_workers < actors::kMaxWorkers / 2, "text_workers",
+          "1 to 127");
   require(o.threads >= 0 && o.threads <= 1024, "threads", "0 (physical cores) to 1024");
   require(o.kv == "bf16" || o.kv == "f32", "kv", "bf16 or f32, not '" + o.kv + "'");
   require(o.context_length >= 0, "context_length", "0 (the model's) or more");
@@ -204,9 +207,10 @@ engine::RequestLimits ActorEngine::limits() const {
 Result<RequestId> ActorEngine::submit(GenerateRequest request, EventSink sink) {
   if (shared_->closing) return Error{ErrorCode::unavailable, "the server is shutting down", ""};
   if (const Status valid = engine::validate(request, limits()); !valid.ok()) return valid.error();
-  // Room in the batch is not queueing: the door counts what may run at once on top of the limit.
-  if (shared_->waiting.fetch_add(1) >=
-      shared_->options.queue_limit + shared_->options.max_running) {
+  // What the batch has room for passes through the queue without waiting in it.
+  const std::int64_t room =
+      std::max<std::int64_t>(0, shared_->options.max_running - shared_->running.load());
+  if (shared_->waiting.fetch_add(1) >= shared_->options.queue_limit + room) {
     --shared_->waiting;
     return Error{ErrorCode::queue_full,
                  "the queue is full (" + std::to_string(shared_->options.queue_limit) +
@@ -216,14 +220,23 @@ Result<RequestId> ActorEngine::submit(GenerateRequest request, EventSink sink) {
   auto ticket = std::make_shared<actors::Ticket>();
   ticket->id = next_id_++;
   ticket->submitted = Clock::now();
-  ticket->deadline = ticket->submitted + request.timeout.value_or(shared_->options.request_timeout);
-  ticket->worker =
-      static_cast<int>(ticket->id % static_cast<std::uint64_t>(shared_->options.text_workers));
+  ticket->deadline =
+      ticket->submitted + std::clamp(request.timeout.value_or(shared_->options.request_timeout),
+                                     kLeastTimeout, kMostTimeout);
+  const int workers = shared_->options.text_workers;
+  ticket->worker = static_cast<int>(ticket->id % static_cast<std::uint64_t>(workers));
+  ticket->preparer = workers + ticket->worker;
   ticket->request = std::move(request);
   ticket->place = std::make_unique<actors::WaitingPlace>(shared_->waiting, shared_->waiting_tokens);
   const RequestId id = ticket->id;
-  shared_->tickets.open(id, std::move(sink));
-  runtime_->router(actors::Submit{std::move(ticket)});
+  if (!runtime_->submit(std::move(ticket), std::move(sink))) {
+    return Error{ErrorCode::unavailable, "the request router is being replaced; try again", ""};
+  }
+  // A close that began meanwhile may have passed this request by.
+  if (shared_->closing) {
+    shared_->tickets.deliver(
+        id, Failed{Error{ErrorCode::unavailable, "the server is shutting down", ""}, {}});
+  }
   return id;
 }
 
@@ -307,9 +320,11 @@ void kill_actor(Engine& engine, Role role, int worker) {
 }
 
 void drop_cache(Engine& engine) {
-  dynamic_cast<ActorEngine&>(engine).runtime().prefix(DropCache{});
   const auto end = Clock::now() + std::chrono::seconds(5);
   while (Clock::now() < end) {
+    // Again and again: what running sequences still publish, and a prefix actor that is being
+    // replaced.
+    dynamic_cast<ActorEngine&>(engine).runtime().prefix(DropCache{});
     const EngineStats now = engine.stats();
     if (now.states == 0 && now.kv_blocks == 0) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

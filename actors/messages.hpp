@@ -66,7 +66,8 @@ class WaitingPlace {
 struct Ticket {
   RequestId id = 0;
   GenerateRequest request;
-  int worker = 0;  // the text worker that serves it from tokenizing to its last event
+  int worker = 0;    // the text worker that serves its stream
+  int preparer = 0;  // the one that tokenizes its prompt
   Clock::time_point submitted;
   Clock::time_point deadline;
   std::unique_ptr<WaitingPlace> place;
@@ -76,9 +77,6 @@ using TicketPtr = std::shared_ptr<const Ticket>;
 enum class Role : std::uint8_t { router, prefix, planner, executor, checkpoints, worker };
 inline constexpr int kRoles = 6;
 const char* to_string(Role role);
-
-// ------------------------------------------------------------------------------------- to the
-// router
 
 struct Submit {
   TicketPtr ticket;
@@ -93,13 +91,16 @@ struct CancelRequest {
   RequestId id = 0;
   Error why;
 };
-/// From prefix, in answer to Lookup.
+/// From prefix, in answer to Lookup. `attempt` is the lookup's own: an answer to an older one is
+/// stale.
 struct Granted {
   SequenceId seq = 0;
+  std::uint32_t attempt = 0;
   Box<engine::Lease> lease;
 };
 struct Parked {  // waits for a running prompt that computes its prefix
   SequenceId seq = 0;
+  std::uint32_t attempt = 0;
 };
 struct Unparked {  // look it up again
   SequenceId seq = 0;
@@ -107,6 +108,7 @@ struct Unparked {  // look it up again
 };
 struct Refused {
   SequenceId seq = 0;
+  std::uint32_t attempt = 0;
   engine::NoRoom why;
 };
 /// From the executor, after each step in which something ended.
@@ -139,16 +141,17 @@ struct AddSave {
   SequenceId leader = 0;
   engine::PlannedSave save;
 };
+/// From the supervisor: there is an executor again.
+struct ExecutorBack {};
 struct Tick {};
 
-using RouterMessage =
-    std::variant<Submit, Prepared, CancelRequest, Granted, Parked, Unparked, Refused,
-                 SequencesEnded, Released, ChoiceStopped, StreamClosed, ActorLost, AddSave, Tick>;
-
-// ------------------------------------------------------------------------------------- to prefix
+using RouterMessage = std::variant<Submit, Prepared, CancelRequest, Granted, Parked, Unparked,
+                                   Refused, SequencesEnded, Released, ChoiceStopped, StreamClosed,
+                                   ActorLost, AddSave, ExecutorBack, Tick>;
 
 struct Lookup {
   Box<const engine::LookupRequest> request;
+  std::uint32_t attempt = 0;
 };
 struct ForgetLookup {  // a parked or queued lookup is no longer wanted
   SequenceId seq = 0;
@@ -175,16 +178,10 @@ struct DropCache {};
 using PrefixMessage = std::variant<Lookup, ForgetLookup, Publish, SequenceOver, SaveRefused,
                                    WantBlocks, PlanPublished, DropCache>;
 
-// ------------------------------------------------------------------------------------- to the
-// planner
-
 struct Observed {
   std::vector<engine::Observation> observations;
 };
 using PlannerMessage = std::variant<Observed>;
-
-// ------------------------------------------------------------------------------------- to the
-// executor
 
 struct Admit {
   Box<engine::SequenceSpec> spec;
@@ -204,9 +201,6 @@ struct Step {};
 using ExecutorMessage =
     std::variant<Admit, CancelSequence, AddSave, BlocksGranted, PrefixReplaced, CancelAll, Step>;
 
-// ------------------------------------------------------------------------------------- to
-// checkpoints
-
 struct Saved {
   Box<engine::SavedState> saved;
 };
@@ -215,9 +209,6 @@ struct EndOfSaves {
   SequenceId seq = 0;
 };
 using CheckpointMessage = std::variant<Saved, EndOfSaves>;
-
-// ------------------------------------------------------------------------------------- to a text
-// worker
 
 struct Prepare {
   TicketPtr ticket;
@@ -229,6 +220,8 @@ struct OpenStream {
   std::int32_t prompt_tokens = 0;
   std::int32_t cached_tokens = 0;
   std::uint64_t seed = 0;
+  std::int32_t first_token =
+      0;  // of the prompt: nothing precedes it, so it has no log-prob of its own
   Box<engine::EncodedPrompt> prompt;
 };
 /// One step's tokens of this worker's sequences.

@@ -31,6 +31,8 @@ void PlannerDesk::solve_and_publish() {
   metrics.plan_solve_seconds().observe(std::chrono::duration<double>(Clock::now() - start).count());
   metrics.plan_states().set(options_.checkpoints);
   metrics.plan_expected_recompute_tokens().set(plan->expected_recompute_tokens);
+  metrics.plan_expected_recompute_seconds().set(plan->expected_recompute_tokens *
+                                                shared_->seconds_per_prefill_token.load());
   metrics.plan_published_timestamp_seconds().set(
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
   mail_.prefix(PlanPublished{plan});

@@ -34,14 +34,15 @@ void PrefixDesk::on(const Lookup& m) {
   const SequenceId seq = m.request->id;
   engine::LookupResult result = cache_.lookup(*m.request);
   if (auto* lease = std::get_if<engine::Lease>(&result)) {
-    mail_.router(Granted{seq, std::make_shared<engine::Lease>(std::move(*lease))});
+    count_calibration(*lease);
+    mail_.router(Granted{seq, m.attempt, std::make_shared<engine::Lease>(std::move(*lease))});
   } else if (auto* wait = std::get_if<engine::ShareWait>(&result)) {
     waiters_[wait->leader].push_back({seq, wait->save.position});
-    mail_.router(Parked{seq});
+    mail_.router(Parked{seq, m.attempt});
     // Without a slot the leader saves there already.
     if (wait->save.state) mail_.router(AddSave{wait->leader, std::move(wait->save)});
   } else {
-    mail_.router(Refused{seq, std::get<engine::NoRoom>(std::move(result))});
+    mail_.router(Refused{seq, m.attempt, std::get<engine::NoRoom>(std::move(result))});
   }
   if (auto observations = cache_.take_observations(); !observations.empty()) {
     mail_.planner(Observed{std::move(observations)});
@@ -71,8 +72,9 @@ void PrefixDesk::on(const SequenceOver& m) {
 }
 
 void PrefixDesk::on(const SaveRefused& m) {
-  // The leader is past the fork: what it has, it will publish when it ends; waiting on is not worth
-  // it.
+  // The leader is past the fork: what it has, it will publish when it ends; nobody is to wait for
+  // it any more.
+  cache_.save_refused(m.leader);
   wake(m.leader, std::numeric_limits<std::int32_t>::max(), false);
 }
 
@@ -96,10 +98,18 @@ void PrefixDesk::on(const WantBlocks& m) {
 
 void PrefixDesk::on(const PlanPublished& m) {
   shared_->plan_epoch = m.plan->epoch;
+  plan_ = m.plan;
   cache_.adopt(m.plan);
 }
 
 void PrefixDesk::on(const DropCache&) { cache_.clear(); }
+
+// What the plan in force promised for a request that overlaps something, beside what came of it.
+void PrefixDesk::count_calibration(const engine::Lease& lease) {
+  if (!plan_ || lease.overlap == 0) return;
+  shared_->metrics->predicted_recompute_tokens_total().add(plan_->expected_recompute_tokens);
+  shared_->metrics->realised_recompute_tokens_total().add(lease.overlap - lease.resume);
+}
 
 void PrefixDesk::publish_gauges() {
   const engine::PrefixStats now = cache_.stats();
@@ -115,11 +125,15 @@ void PrefixDesk::publish_gauges() {
   }
   metrics.state_checkpoint_skipped_total(SkipReason::no_room)
       .add(static_cast<double>(now.skipped - counted_.skipped));
-  metrics.cache_bytes(CacheObject::kv).set(static_cast<double>(now.kv_bytes));
-  metrics.cache_bytes(CacheObject::state).set(static_cast<double>(now.state_bytes));
+  metrics.state_checkpoint_skipped_total(SkipReason::duplicate)
+      .add(static_cast<double>(now.duplicates - counted_.duplicates));
   const engine::PoolUsage usage = shared_->pools->usage();
-  const double kv_used = static_cast<double>(usage.blocks_live) *
-                         static_cast<double>(shared_->pools->layout().kv_block_bytes);
+  const model::MemoryLayout& layout = shared_->pools->layout();
+  const double kv_used =
+      static_cast<double>(usage.blocks_live) * static_cast<double>(layout.kv_block_bytes);
+  metrics.cache_bytes(CacheObject::kv).set(kv_used);
+  metrics.cache_bytes(CacheObject::state)
+      .set(static_cast<double>(usage.states_live) * static_cast<double>(layout.state_bytes));
   metrics.kv_cache_usage_perc().set(kv_used / static_cast<double>(usage.bytes_budget));
   counted_ = now;
 }

@@ -35,12 +35,14 @@ class PrefixDesk {
   void on(const DropCache& m);
 
   void wake(SequenceId leader, std::int32_t up_to, bool may_wait);
+  void count_calibration(const engine::Lease& lease);
   void publish_gauges();
 
   std::shared_ptr<Shared> shared_;
   Mail& mail_;
   engine::PrefixCache cache_;
   std::unordered_map<SequenceId, std::vector<Waiter>> waiters_;  // by leader
+  std::shared_ptr<const engine::Plan> plan_;                     // in force; null before the first
   engine::PrefixStats counted_;  // what the counters have been told so far
 };
 

@@ -11,10 +11,6 @@
 namespace cairn::actors {
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(100);
-// How long an ended sequence may wait for prefix to confirm before it is let go all the same.
-constexpr auto kReleaseGrace = std::chrono::seconds(2);
-
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::max(0.0, std::chrono::duration<double>(to - from).count());
 }
@@ -30,12 +26,10 @@ void count_lookup(const Metrics& metrics, std::int32_t prompt_tokens, const engi
   recomputed(RecomputeReason::grain, lease.reasons.grain);
   recomputed(RecomputeReason::last_token, lease.reasons.last_token);
   recomputed(RecomputeReason::evicted, lease.reasons.evicted);
-  metrics.realised_recompute_tokens_total().add(std::max(0, lease.overlap - lease.resume));
 }
 
-AbortedWhere aborted_where(std::string_view where) {
-  if (where == "queue") return AbortedWhere::queue;
-  return where == "prefill" ? AbortedWhere::prefill : AbortedWhere::decode;
+bool is_abort(const Error& error) {
+  return error.code == ErrorCode::cancelled || error.code == ErrorCode::deadline;
 }
 
 std::uint64_t random_seed() {
@@ -92,16 +86,23 @@ Router::Sequence* Router::find_sequence(SequenceId id) {
 
 // ------------------------------------------------------------------------------------- admission
 
+void Router::set_phase(Sequence& sequence, Phase phase) {
+  const auto busy = [](Phase p) { return p == Phase::looking || p == Phase::running ? 1 : 0; };
+  busy_ += busy(phase) - busy(sequence.phase);
+  sequence.phase = phase;
+}
+
 void Router::on(const Submit& m) {
   Request request;
   request.ticket = m.ticket;
   requests_.emplace(m.ticket->id, std::move(request));
-  mail_.worker(m.ticket->worker, Prepare{m.ticket});
+  mail_.worker(m.ticket->preparer, Prepare{m.ticket});
 }
 
 std::optional<Error> Router::check_prompt(Request& request) const {
-  const auto room = engine::answer_room(request.prompt_tokens, request.ticket->request.max_tokens,
-                                        shared_->context_length);
+  const GenerateRequest& asked = request.ticket->request;
+  const auto room =
+      engine::answer_room(request.prompt_tokens, asked.max_tokens, shared_->context_length);
   if (!room.ok()) return room.error();
   request.max_new = *room;
   const std::int64_t waiting = shared_->waiting_tokens.load();
@@ -118,10 +119,10 @@ std::optional<Error> Router::check_prompt(Request& request) const {
 void Router::on(const Prepared& m) {
   Request* request = find(m.id);
   if (!request || request->closing) return;
-  if (m.error) return fail_request(*request, *m.error, "queue");
+  if (m.error) return fail_request(*request, *m.error);
   request->prompt = m.prompt;
   request->prompt_tokens = static_cast<std::int32_t>(m.prompt->tokens.size());
-  if (const auto error = check_prompt(*request)) return fail_request(*request, *error, "queue");
+  if (const auto error = check_prompt(*request)) return fail_request(*request, *error);
   request->ticket->place->count_tokens(request->prompt_tokens);
   request->sampling =
       resolve_sampling(request->ticket->request.sampling, shared_->bundle->defaults);
@@ -149,8 +150,7 @@ void Router::pump() {
          shared_->executor_up.load()) {
     const SequenceId id = queue_.front();
     queue_.pop_front();
-    Sequence* sequence = find_sequence(id);
-    if (sequence && sequence->phase == Phase::queued) start_lookup(*sequence);
+    start_lookup(sequences_.at(id));
   }
 }
 
@@ -163,17 +163,37 @@ void Router::start_lookup(Sequence& sequence) {
   lookup->max_new = request.max_new - sequence.generated;
   lookup->use_cache = request.ticket->request.use_cache && !request.ticket->request.prompt_logprobs;
   lookup->may_wait = sequence.may_wait;
-  sequence.phase = Phase::looking;
+  set_phase(sequence, Phase::looking);
   sequence.ends_seen = ends_;
-  ++busy_;
-  mail_.prefix(Lookup{std::move(lookup)});
+  mail_.prefix(Lookup{std::move(lookup), ++sequence.attempt});
+}
+
+void Router::requeue_front(Sequence& sequence) {
+  set_phase(sequence, Phase::queued);
+  queue_.push_front(sequence.id);
+}
+
+// The sequence that a lookup's answer is for; null when nobody waits for it any more.
+Router::Sequence* Router::answered(SequenceId id, std::uint32_t attempt) {
+  Sequence* sequence = find_sequence(id);
+  const bool wanted = sequence && sequence->phase == Phase::looking && sequence->attempt == attempt;
+  return wanted ? sequence : nullptr;
 }
 
 void Router::on(const Granted& m) {
-  Sequence* sequence = find_sequence(m.seq);
-  if (!sequence || sequence->phase != Phase::looking) {
-    mail_.prefix(SequenceOver{m.seq});  // cancelled meanwhile: the lease goes with the message
+  Sequence* sequence = answered(m.seq, m.attempt);
+  if (!sequence) {
+    // Stale: the lease goes with the message. Of a sequence that is looked up or runs again it must
+    // not end that.
+    const Sequence* again = find_sequence(m.seq);
+    if (!again || again->phase == Phase::done) mail_.prefix(SequenceOver{m.seq});
     return;
+  }
+  refused_at_rest_.reset();
+  if (!shared_->executor_up.load()) {  // it died meanwhile, nobody would take the sequence
+    mail_.prefix(SequenceOver{m.seq});
+    ++sequence->stale_releases;
+    return requeue_front(*sequence);
   }
   admit(requests_.at(sequence->request), *sequence, std::move(*m.lease));
 }
@@ -188,10 +208,9 @@ void Router::admit(Request& request, Sequence& sequence, engine::Lease lease) {
     }
     shared_->metrics->request_queue_time_seconds().observe(
         seconds_between(request.ticket->submitted, request.first_admitted));
-    open_stream(request);
+    open_stream(request, sequence.tokens->front());
     request.ticket->place->release();
   }
-  request.abort_where = "prefill";
   auto spec = std::make_shared<engine::SequenceSpec>();
   spec->id = sequence.id;
   spec->tokens = sequence.tokens;
@@ -209,56 +228,49 @@ void Router::admit(Request& request, Sequence& sequence, engine::Lease lease) {
   spec->logprobs = asked.logprobs;
   spec->prompt_logprobs = asked.prompt_logprobs && sequence.choice == 0 && sequence.generated == 0;
   spec->lease = std::move(lease);
-  sequence.phase = Phase::running;
+  set_phase(sequence, Phase::running);
   mail_.executor(Admit{std::move(spec)});
 }
 
-void Router::open_stream(Request& request) {
+void Router::open_stream(Request& request, std::int32_t first_token) {
   OpenStream open;
   open.ticket = request.ticket;
   open.sequences = request.sequences;
   open.prompt_tokens = request.prompt_tokens;
   open.cached_tokens = request.cached_tokens.value_or(0);
   open.seed = request.sampling.seed;
+  open.first_token = first_token;
   open.prompt = request.prompt;
   mail_.worker(request.ticket->worker, std::move(open));
 }
 
-// ------------------------------------------------------------------------------------- waiting
-
 void Router::on(const Parked& m) {
-  Sequence* sequence = find_sequence(m.seq);
-  if (!sequence || sequence->phase != Phase::looking) return;
-  sequence->phase = Phase::parked;
-  --busy_;
+  Sequence* sequence = answered(m.seq, m.attempt);
+  if (!sequence) return;
+  set_phase(*sequence, Phase::parked);
   shared_->metrics->shared_prefill_waits_total().add();
 }
 
 void Router::on(const Unparked& m) {
   Sequence* sequence = find_sequence(m.seq);
   if (!sequence || sequence->phase != Phase::parked) return;
-  sequence->phase = Phase::queued;
   sequence->may_wait = m.may_wait;
-  queue_.push_front(m.seq);
+  requeue_front(*sequence);
 }
 
 void Router::on(const Refused& m) {
-  Sequence* sequence = find_sequence(m.seq);
-  if (!sequence || sequence->phase != Phase::looking) return;
-  --busy_;
-  sequence->phase = Phase::queued;
-  if (m.why.ever && sequence->ends_seen != ends_) {  // memory came back since it was looked up
-    queue_.push_front(m.seq);
-    return;
+  Sequence* sequence = answered(m.seq, m.attempt);
+  if (!sequence) return;
+  requeue_front(*sequence);
+  if (m.why.ever && sequence->ends_seen != ends_) return;  // memory came back since: try again
+  const auto now = Clock::now();
+  if (m.why.ever && busy_ == 0 && !refused_at_rest_) refused_at_rest_ = now;
+  const bool hopeless = busy_ == 0 && refused_at_rest_ && now - *refused_at_rest_ > kReleaseGrace;
+  if (!m.why.ever || hopeless) {
+    return fail_request(requests_.at(sequence->request),
+                        Error{ErrorCode::no_memory, m.why.message, "messages"});
   }
-  if (!m.why.ever || busy_ == 0) {
-    // Not even an empty cache would do, or nothing runs that could give memory back.
-    fail_request(requests_.at(sequence->request),
-                 Error{ErrorCode::no_memory, m.why.message, "messages"}, "queue");
-    return;
-  }
-  queue_.push_front(m.seq);
-  no_room_ = true;
+  no_room_ = true;  // until memory comes back; the tick sees to it when nothing runs
 }
 
 void Router::on(const AddSave& m) {
@@ -270,51 +282,63 @@ void Router::on(const AddSave& m) {
   }
 }
 
-// ------------------------------------------------------------------------------------- ending
-
 void Router::on(const CancelRequest& m) {
-  if (Request* request = find(m.id)) fail_request(*request, m.why, request->abort_where);
+  if (Request* request = find(m.id)) fail_request(*request, m.why);
 }
 
-void Router::fail_request(Request& request, Error why, const char* where) {
+void Router::fail_request(Request& request, Error why) {
   if (request.closing || request.failure) return;
-  if (why.code == ErrorCode::cancelled || why.code == ErrorCode::deadline) {
-    shared_->metrics->aborted_requests_total(aborted_where(where)).add();
+  const bool runs =
+      std::any_of(request.sequences.begin(), request.sequences.end(),
+                  [&](SequenceId id) { return sequences_.at(id).phase == Phase::running; });
+  request.count_abort = is_abort(why) && runs;
+  if (is_abort(why) && !runs) {
+    shared_->metrics->aborted_requests_total(AbortedWhere::queue).add();
   }
   request.failure = std::move(why);
   request.ticket->place->release();
-  for (const SequenceId id : request.sequences) {
-    Sequence& sequence = sequences_.at(id);
-    switch (sequence.phase) {
-      case Phase::looking:
-        --busy_;
-        [[fallthrough]];
-      case Phase::parked:
-        mail_.prefix(ForgetLookup{id});
-        [[fallthrough]];
-      case Phase::queued:
-        sequence_done(sequence);
-        break;
-      case Phase::running:
-        mail_.executor_urgent(CancelSequence{id});
-        break;
-      case Phase::releasing:
-      case Phase::done:
-        break;
-    }
-  }
+  for (const SequenceId id : request.sequences) let_go(sequences_.at(id));
   maybe_close(request);
+}
+
+// Ends a sequence from whatever it is doing; one that runs ends when the executor says so.
+void Router::let_go(Sequence& sequence) {
+  switch (sequence.phase) {
+    case Phase::looking:
+    case Phase::parked:
+      mail_.prefix(ForgetLookup{sequence.id});
+      sequence_done(sequence);
+      break;
+    case Phase::queued:
+      std::erase(queue_, sequence.id);
+      sequence_done(sequence);
+      break;
+    case Phase::running:
+      cancel_running(sequence.id);
+      break;
+    case Phase::releasing:
+    case Phase::done:
+      break;
+  }
+}
+
+// An urgent message can overtake the sequence's own Admit and would then be lost, so one goes
+// behind it too.
+void Router::cancel_running(SequenceId id) {
+  mail_.executor_urgent(CancelSequence{id});
+  mail_.executor(CancelSequence{id});
 }
 
 void Router::on(const ChoiceStopped& m) {
   Sequence* sequence = find_sequence(m.seq);
-  if (!sequence || sequence->phase != Phase::running) return;
+  if (!sequence) return;
   sequence->stopped = true;
-  mail_.executor_urgent(CancelSequence{m.seq});
+  let_go(*sequence);
+  maybe_close(requests_.at(sequence->request));
 }
 
 void Router::on(const SequencesEnded& m) {
-  for (const auto& preempted : m.preempted) requeue(preempted);
+  for (const auto& preempted : m.preempted) requeue_preempted(preempted);
   for (const auto& ended : m.ended) end_running(ended);
   memory_came_back();
 }
@@ -324,41 +348,46 @@ void Router::memory_came_back() {
   no_room_ = false;
 }
 
-void Router::requeue(const engine::PreemptedSequence& preempted) {
+void Router::requeue_preempted(const engine::PreemptedSequence& preempted) {
   shared_->metrics->preemptions_total().add();
   mail_.prefix(SequenceOver{preempted.id});
   Sequence* sequence = find_sequence(preempted.id);
   if (!sequence || sequence->phase != Phase::running) return;
-  --busy_;
   Request& request = requests_.at(sequence->request);
   if (request.failure || sequence->stopped) {
     sequence_done(*sequence);
-    maybe_close(request);
-    return;
+    return maybe_close(request);
   }
   sequence->tokens = preempted.tokens;
   sequence->generated = preempted.generated;
   ++sequence->stale_releases;
-  sequence->phase = Phase::queued;
-  queue_.push_front(sequence->id);
+  requeue_front(*sequence);
 }
 
 void Router::end_running(const engine::EndedSequence& ended) {
   Sequence* sequence = find_sequence(ended.id);
   if (!sequence || sequence->phase != Phase::running) return;
-  --busy_;
   sequence->prefill_seconds += ended.prefill_seconds;
   sequence->decode_seconds += ended.decode_seconds;
-  sequence->phase = Phase::releasing;
+  set_phase(*sequence, Phase::releasing);
   sequence->releasing_since = Clock::now();
   Request& request = requests_.at(sequence->request);
-  if (ended.reason == engine::EndReason::failed && !request.failure) {
-    fail_request(request, ended.error, ended.in_prefill ? "prefill" : "decode");
+  if (request.count_abort) {
+    request.count_abort = false;
+    shared_->metrics
+        ->aborted_requests_total(ended.in_prefill ? AbortedWhere::prefill : AbortedWhere::decode)
+        .add();
+  }
+  if (ended.reason == engine::EndReason::failed) fail_request(request, ended.error);
+  if (ended.reason == engine::EndReason::cancelled && !request.failure && !sequence->stopped) {
+    fail_request(request,
+                 Error{ErrorCode::internal, "the request lost its place in the batch", ""});
   }
   if (sequence->released) on(Released{sequence->id});
 }
 
 void Router::on(const Released& m) {
+  memory_came_back();  // what it saved is in the cache, where it can be evicted
   Sequence* sequence = find_sequence(m.seq);
   if (!sequence) return;
   if (sequence->stale_releases > 0) {  // of a run that was preempted
@@ -374,7 +403,7 @@ void Router::on(const Released& m) {
 
 void Router::sequence_done(Sequence& sequence) {
   if (sequence.phase == Phase::done) return;
-  sequence.phase = Phase::done;
+  set_phase(sequence, Phase::done);
   sequence.tokens = nullptr;
   --requests_.at(sequence.request).open;
 }
@@ -406,109 +435,6 @@ void Router::on(const StreamClosed& m) {
   if (!request) return;
   for (const SequenceId id : request->sequences) sequences_.erase(id);
   requests_.erase(m.id);
-}
-
-// ------------------------------------------------------------------------------------- losses and
-// time
-
-void Router::on(const ActorLost& m) {
-  switch (m.role) {
-    case Role::executor:
-      return lose_executor(m.why);
-    case Role::prefix:
-      return lose_prefix();
-    case Role::worker:
-      return lose_worker(m.worker, m.why);
-    case Role::router:
-    case Role::planner:
-    case Role::checkpoints:
-      return;  // sequences that wait for a confirmation are let go by the tick
-  }
-}
-
-void Router::lose_executor(const std::string& why) {
-  std::vector<RequestId> hit;
-  for (auto& [id, sequence] : sequences_) {
-    if (sequence.phase != Phase::running) continue;
-    --busy_;
-    sequence.phase = Phase::releasing;
-    sequence.releasing_since = Clock::now();
-    mail_.prefix(SequenceOver{id});
-    hit.push_back(sequence.request);
-  }
-  for (const RequestId id : hit) {
-    fail_request(requests_.at(id),
-                 Error{ErrorCode::unavailable, "the device worker failed: " + why, ""}, "decode");
-  }
-  memory_came_back();
-}
-
-// Running sequences finish on their leases; lookups are asked again.
-void Router::lose_prefix() {
-  std::vector<RequestId> released;
-  for (auto& [id, sequence] : sequences_) {
-    if (sequence.phase == Phase::looking || sequence.phase == Phase::parked) {
-      if (sequence.phase == Phase::looking) --busy_;
-      sequence.phase = Phase::queued;
-      queue_.push_back(id);
-    } else if (sequence.phase == Phase::releasing) {
-      released.push_back(sequence.request);
-      sequence_done(sequence);
-    }
-  }
-  for (const RequestId id : released) maybe_close(requests_.at(id));
-  memory_came_back();
-}
-
-// The worker's streams died with it: their clients hear of it from here.
-void Router::lose_worker(int index, const std::string& why) {
-  std::vector<TicketPtr> lost;
-  for (auto& [id, request] : requests_) {
-    if (request.ticket->worker == index) lost.push_back(request.ticket);
-  }
-  for (const TicketPtr& ticket : lost) {
-    Request& request = requests_.at(ticket->id);
-    fail_request(request, Error{ErrorCode::internal, "the text worker failed: " + why, ""},
-                 request.abort_where);
-    // A replaced worker answers CloseStream for a stream it does not know with the last event; a
-    // close that was under way when the worker died is sent again.
-    if (request.closing) {
-      request.closing = false;
-      maybe_close(request);
-    }
-  }
-}
-
-void Router::arm_tick() {
-  if (tick_armed_ || requests_.empty()) return;
-  tick_armed_ = true;
-  mail_.router_after(kTick, Tick{});
-}
-
-void Router::on(const Tick&) {
-  tick_armed_ = false;
-  const auto now = Clock::now();
-  std::vector<RequestId> late;
-  for (auto& [id, request] : requests_) {
-    if (request.ticket->deadline <= now && !request.closing) late.push_back(id);
-  }
-  for (const RequestId id : late) {
-    Request& request = requests_.at(id);
-    fail_request(request,
-                 Error{ErrorCode::deadline,
-                       "the request's time ran out before its answer was complete", "timeout"},
-                 request.abort_where);
-  }
-  std::vector<SequenceId> stuck;
-  for (auto& [id, sequence] : sequences_) {
-    if (sequence.phase == Phase::releasing && now - sequence.releasing_since > kReleaseGrace) {
-      stuck.push_back(id);
-    }
-  }
-  for (const SequenceId id : stuck) {
-    mail_.prefix(SequenceOver{id});
-    on(Released{id});
-  }
 }
 
 void Router::publish_gauges() {

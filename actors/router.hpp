@@ -14,6 +14,10 @@
 
 namespace cairn::actors {
 
+/// How long a sequence may wait for a confirmation, or a refused one for memory, before the router
+/// acts on its own.
+inline constexpr auto kReleaseGrace = std::chrono::seconds(2);
+
 /// Owned by the router actor. Every accepted ticket ends with exactly one StreamClosed from its
 /// worker.
 class Router {
@@ -43,6 +47,7 @@ class Router {
     std::int32_t stale_releases = 0;
     Clock::time_point releasing_since;
     std::uint64_t ends_seen = 0;  // Router::ends_ when its lookup was sent
+    std::uint32_t attempt = 0;    // lookups sent so far
   };
 
   struct Request {
@@ -56,8 +61,8 @@ class Router {
     std::optional<std::int32_t> cached_tokens;  // of the first grant
     std::optional<Error> failure;
     Clock::time_point first_admitted;
-    bool closing = false;  // CloseStream was sent
-    const char* abort_where = "queue";
+    bool closing = false;      // CloseStream was sent
+    bool count_abort = false;  // as soon as the executor says where it caught it
   };
 
   void on(const Submit& m);
@@ -73,6 +78,7 @@ class Router {
   void on(const StreamClosed& m);
   void on(const ActorLost& m);
   void on(const AddSave& m);
+  void on(const ExecutorBack& m);
   void on(const Tick& m);
 
   std::optional<Error> check_prompt(Request& request) const;
@@ -80,15 +86,22 @@ class Router {
   void pump();  // starts lookups while there is room in the batch
   void start_lookup(Sequence& sequence);
   void admit(Request& request, Sequence& sequence, engine::Lease lease);
-  void open_stream(Request& request);
-  void fail_request(Request& request, Error why, const char* where);
+  void open_stream(Request& request, std::int32_t first_token);
+  void set_phase(Sequence& sequence, Phase phase);
+  Sequence* answered(SequenceId id, std::uint32_t attempt);
+  void requeue_front(Sequence& sequence);
+  void fail_request(Request& request, Error why);
+  void let_go(Sequence& sequence);
+  void cancel_running(SequenceId id);
   void end_running(const engine::EndedSequence& ended);
-  void requeue(const engine::PreemptedSequence& preempted);
+  void requeue_preempted(const engine::PreemptedSequence& preempted);
   void sequence_done(Sequence& sequence);
   void maybe_close(Request& request);
   void lose_executor(const std::string& why);
   void lose_prefix();
   void lose_worker(int index, const std::string& why);
+  void expire_requests(Clock::time_point now);
+  void release_stuck(Clock::time_point now);
   void arm_tick();
   void memory_came_back();
   void publish_gauges();
@@ -100,10 +113,13 @@ class Router {
   Mail& mail_;
   std::unordered_map<RequestId, Request> requests_;
   std::unordered_map<SequenceId, Sequence> sequences_;
-  std::deque<SequenceId> queue_;  // ids whose phase is not queued any more are skipped
+  std::deque<SequenceId> queue_;  // phase queued, in order of service
   std::int32_t busy_ = 0;         // sequences looking or running: they hold a place in the batch
   bool no_room_ = false;          // the head was refused; wait until something ends
-  std::uint64_t ends_ = 0;        // times that memory came back
+  // Since when lookups are refused although nothing is looked up or running: memory may still be on
+  // its way back.
+  std::optional<Clock::time_point> refused_at_rest_;
+  std::uint64_t ends_ = 0;  // times that memory came back
   bool tick_armed_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <shared_mutex>
 #include <utility>
 
 #include "actors/checkpoint_desk.hpp"
@@ -117,7 +118,7 @@ struct Runtime::Impl {
     return system.spawn<Options>(desk_behavior<Desk, Message>, shared, static_cast<Mail*>(runtime),
                                  role);
   }
-  caf::actor spawn(Role role);
+  caf::actor spawn(Role role, int index);
   void start(Role role, int index);
   std::string name_of(const caf::actor_addr& address, Role& role, int& index);
 
@@ -134,29 +135,33 @@ struct Runtime::Impl {
   }
   caf::behavior supervise(caf::event_based_actor* self, const std::vector<caf::actor>& first);
   void on_down(caf::event_based_actor* self, const caf::down_msg& down);
-  void lose_router(const std::string& why);
+  void lose_router(caf::event_based_actor* self, const std::string& why);
+  void watch(caf::event_based_actor* self, Role role, int index);
   void revive_executor(caf::event_based_actor* self);
 
   std::shared_ptr<Shared> shared;
   Runtime* runtime;
   Config config;
-  caf::actor_system system;
   mutable std::mutex mutex;
+  std::shared_mutex door;                               // shared while a ticket is opened and sent
   std::array<std::vector<caf::actor>, kRoles> handles;  // by role, then by index
   caf::actor supervisor;
   Clock::time_point executor_revived;  // last restart; the supervisor's
   bool stopping = false;               // under mutex: deaths are exits now
+  // Last: its destructor waits for actors that still send through what is above.
+  caf::actor_system system;
 };
 
 Runtime::Impl::Impl(std::shared_ptr<Shared> s, Runtime* r)
     : shared(std::move(s)), runtime(r), system(config) {
   for (int role = 0; role < kRoles; ++role) {
-    const int count = static_cast<Role>(role) == Role::worker ? shared->options.text_workers : 1;
+    const int count =
+        static_cast<Role>(role) == Role::worker ? 2 * shared->options.text_workers : 1;
     handles[static_cast<std::size_t>(role)].resize(static_cast<std::size_t>(count));
   }
 }
 
-caf::actor Runtime::Impl::spawn(Role role) {
+caf::actor Runtime::Impl::spawn(Role role, int index) {
   switch (role) {
     case Role::router:
       return spawn_desk<Router, RouterMessage, caf::no_spawn_options>(role);
@@ -169,14 +174,21 @@ caf::actor Runtime::Impl::spawn(Role role) {
     case Role::checkpoints:
       return spawn_desk<CheckpointDesk, CheckpointMessage, caf::detached>(role);
     case Role::worker:
+      if (index >= shared->options.text_workers) {
+        return spawn_desk<TextWorker, WorkerMessage, caf::detached>(role);
+      }
       return spawn_desk<TextWorker, WorkerMessage, caf::no_spawn_options>(role);
   }
   throw InvariantError("no such role");
 }
 
 void Runtime::Impl::start(Role role, int index) {
-  const caf::actor fresh = spawn(role);
+  const caf::actor fresh = spawn(role, index);
   std::lock_guard lock(mutex);
+  if (stopping) {  // nobody would ever tell it to go
+    caf::anon_send_exit(fresh, caf::exit_reason::user_shutdown);
+    return;
+  }
   handles[static_cast<std::size_t>(role)][static_cast<std::size_t>(index)] = fresh;
   if (role == Role::executor) shared->executor_up = true;
 }
@@ -220,20 +232,32 @@ void Runtime::Impl::on_down(caf::event_based_actor* self, const caf::down_msg& d
     self->delayed_send(self, next - Clock::now(), Respawn{});
     return;
   }
+  if (role == Role::router) return lose_router(self, why);
   start(role, index);
-  self->monitor(target(role, index));
+  watch(self, role, index);
   if (role == Role::prefix) runtime->executor(PrefixReplaced{});
-  if (role == Role::router) return lose_router(why);
   runtime->router(ActorLost{role, index, why});
 }
 
-// The router's requests end here; prefix is replaced too, since leases that were on their way to
-// the old router would stay in flight for ever.
-void Runtime::Impl::lose_router(const std::string& why) {
+void Runtime::Impl::watch(caf::event_based_actor* self, Role role, int index) {
+  if (const caf::actor a = target(role, index)) self->monitor(a);
+}
+
+// The router's requests end here, before there is a new one to take others. Prefix is replaced too,
+// since leases that were on their way to the old router would stay in flight for ever.
+void Runtime::Impl::lose_router(caf::event_based_actor* self, const std::string& why) {
+  // Without a router's handle no ticket is opened; those that were being opened are through after
+  // this.
+  { const std::unique_lock alone(door); }
   shared->tickets.fail_all(Error{ErrorCode::internal, "the request router failed: " + why, ""});
-  for (int w = 0; w < shared->options.text_workers; ++w) runtime->worker(w, DropStreams{});
+  for (int w = 0; w < 2 * shared->options.text_workers; ++w) runtime->worker(w, DropStreams{});
   runtime->executor_urgent(CancelAll{});
-  caf::anon_send_exit(target(Role::prefix), caf::exit_reason::kill);
+  runtime->executor(CancelAll{});  // behind every Admit of the old router
+  if (const caf::actor prefix = target(Role::prefix)) {
+    caf::anon_send_exit(prefix, caf::exit_reason::kill);
+  }
+  start(Role::router, 0);
+  watch(self, Role::router, 0);
 }
 
 void Runtime::Impl::revive_executor(caf::event_based_actor* self) {
@@ -243,8 +267,8 @@ void Runtime::Impl::revive_executor(caf::event_based_actor* self) {
   }
   executor_revived = Clock::now();
   start(Role::executor, 0);
-  self->monitor(target(Role::executor));
-  runtime->router(Tick{});  // the queue moves again
+  watch(self, Role::executor, 0);
+  runtime->router(ExecutorBack{});  // the queue moves again
 }
 
 Runtime::Runtime(std::shared_ptr<Shared> shared)
@@ -283,6 +307,14 @@ void Runtime::worker(int index, WorkerMessage message) {
   impl_->send(Role::worker, index, std::move(message));
 }
 
+bool Runtime::submit(TicketPtr ticket, EventSink sink) {
+  const std::shared_lock open(impl_->door);
+  if (!impl_->target(Role::router)) return false;
+  impl_->shared->tickets.open(ticket->id, std::move(sink));
+  router(Submit{std::move(ticket)});
+  return true;
+}
+
 void Runtime::executor_urgent(ExecutorMessage message) {
   impl_->shared->metrics->actor_messages_sent_total(ActorName::executor).add();
   if (const caf::actor to = impl_->target(Role::executor)) {
@@ -299,7 +331,8 @@ void Runtime::router_after(std::chrono::milliseconds delay, RouterMessage messag
 
 void Runtime::kill([[maybe_unused]] Role role, [[maybe_unused]] int worker) {
 #ifdef CAIRN_FAILPOINTS_ENABLED
-  if (const caf::actor to = impl_->target(role, worker)) caf::anon_send(to, Die{});
+  const int index = role == Role::worker ? worker : 0;
+  if (const caf::actor to = impl_->target(role, index)) caf::anon_send(to, Die{});
 #endif
 }
 
@@ -325,12 +358,16 @@ std::vector<std::string> Runtime::stop(std::chrono::milliseconds deadline) {
   for (const auto& entry : order) {
     self->monitor(entry.second);
     self->send_exit(entry.second, caf::exit_reason::user_shutdown);
-    const auto rest =
-        std::max(std::chrono::milliseconds(1),
-                 std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()));
     bool down = false;
-    self->receive([&](const caf::down_msg&) { down = true; },
-                  caf::after(rest) >> [&] { left.push_back(entry.first); });
+    bool late = false;
+    while (!down && !late) {  // a late word of one that was given up is not this one's
+      const auto rest =
+          std::max(std::chrono::milliseconds(1),
+                   std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()));
+      self->receive([&](const caf::down_msg& m) { down = m.source == entry.second.address(); },
+                    caf::after(rest) >> [&] { late = true; });
+    }
+    if (!down) left.push_back(entry.first);
   }
   // An actor that hangs must not hang the system's destructor with it.
   if (!left.empty()) impl_->system.await_actors_before_shutdown(false);

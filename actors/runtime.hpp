@@ -27,7 +27,12 @@ class Runtime : public Mail {
   void executor(ExecutorMessage message) override;
   void executor_urgent(ExecutorMessage message) override;
   void checkpoints(CheckpointMessage message) override;
+  /// Indices below text_workers serve streams, those from there on prepare prompts, on threads of
+  /// their own: a long prompt holds up nobody's answer.
   void worker(int index, WorkerMessage message) override;
+
+  /// Opens the ticket and hands it to the router; false when there is no router just now.
+  bool submit(TicketPtr ticket, EventSink sink);
 
   /// For tests: that actor throws at its next message. Nothing in builds without failpoints.
   void kill(Role role, int worker = 0);

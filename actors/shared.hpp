@@ -33,6 +33,7 @@ struct Shared {
   std::atomic<std::int64_t> running{0};  // sequences in the batch
   std::atomic<std::int64_t> cached_states{0};
   std::atomic<std::uint64_t> plan_epoch{0};
+  std::atomic<double> seconds_per_prefill_token{0};  // moving average of the executor's
   std::atomic<bool> executor_up{false};
   std::atomic<bool> closing{false};
 };

@@ -53,11 +53,17 @@ void TextWorker::on(const OpenStream& m) {
   stream.ticket = m.ticket;
   stream.started = {m.prompt_tokens, m.cached_tokens, m.seed, {}};
   if (asked.echo && m.prompt) stream.echo = m.prompt->text;
-  if (asked.prompt_logprobs) stream.prompt_left = m.prompt_tokens - 1;
+  if (asked.prompt_logprobs) {
+    stream.prompt_left = m.prompt_tokens - 1;
+    model::TokenLogprobs first;
+    first.chosen.token = m.first_token;
+    stream.started.prompt.push_back(engine::token_info(shared_->bundle->tokenizer.get(), first));
+  }
   for (const SequenceId seq : m.sequences) {
     stream.choices.push_back(
         {seq,
          {shared_->bundle->tokenizer, asked.stop, asked.skip_special_tokens, asked.logprobs >= 0},
+         std::nullopt,
          std::nullopt});
     owners_[seq] = m.ticket->id;
   }
@@ -90,9 +96,23 @@ TextWorker::Stream* TextWorker::stream_of(SequenceId seq, Choice** choice) {
 }
 
 void TextWorker::on(const StepTokens& m) {
-  for (const auto& part : m.prompt_logprobs) take_prompt(part);
-  for (const auto& token : m.tokens) take_token(token, m.at);
-  for (const auto& ended : m.ended) end_choice(ended);
+  for (const auto& part : m.prompt_logprobs) guarded(part.id, [&] { take_prompt(part); });
+  for (const auto& token : m.tokens) guarded(token.id, [&] { take_token(token, m.at); });
+  for (const auto& ended : m.ended) guarded(ended.id, [&] { end_choice(ended); });
+}
+
+// What goes wrong in one request's text is that request's end, not the worker's.
+template <class Work>
+void TextWorker::guarded(SequenceId seq, Work&& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    log(LogLevel::error, std::string("text work failed: ") + e.what());
+    const auto owner = owners_.find(seq);
+    if (owner == owners_.end()) return;
+    mail_.router(CancelRequest{
+        owner->second, Error{ErrorCode::internal, "the answer's text could not be made", ""}});
+  }
 }
 
 void TextWorker::take_prompt(const engine::PromptLogprobs& part) {
@@ -100,7 +120,6 @@ void TextWorker::take_prompt(const engine::PromptLogprobs& part) {
   Stream* stream = stream_of(part.id, &choice);
   if (!stream || stream->started_sent) return;
   auto& prompt = stream->started.prompt;
-  if (prompt.empty()) prompt.emplace_back();  // nothing precedes the first token
   for (const auto& entry : part.entries) {
     prompt.push_back(engine::token_info(shared_->bundle->tokenizer.get(), entry));
     --stream->prompt_left;
@@ -121,11 +140,12 @@ void TextWorker::take_token(const engine::SampledToken& token, Clock::time_point
         .time_to_first_token_seconds(stream->started.cached_tokens > 0 ? CacheTemperature::warm
                                                                        : CacheTemperature::cold)
         .observe(seconds);
-  } else {
-    metrics.inter_token_latency_seconds().observe(
-        std::chrono::duration<double>(at - stream->last_token).count());
   }
-  stream->last_token = at;
+  if (choice->last_token) {
+    metrics.inter_token_latency_seconds().observe(
+        std::chrono::duration<double>(at - *choice->last_token).count());
+  }
+  choice->last_token = at;
   metrics.generation_tokens_total().add();
   Delta delta;
   delta.choice = static_cast<std::int32_t>(choice - stream->choices.data());

@@ -28,6 +28,7 @@ class TextWorker {
     SequenceId seq = 0;
     engine::ChoiceStream stream;
     std::optional<FinishReason> reason;
+    std::optional<Clock::time_point> last_token;
   };
   struct Stream {
     TicketPtr ticket;
@@ -37,7 +38,6 @@ class TextWorker {
     std::string echo;
     std::int32_t prompt_left = 0;  // prompt log-probs still to come
     std::optional<double> first_token_seconds;
-    Clock::time_point last_token;
   };
 
   void on(const Prepare& m);
@@ -50,6 +50,8 @@ class TextWorker {
   void take_token(const engine::SampledToken& token, Clock::time_point at);
   void take_prompt(const engine::PromptLogprobs& part);
   void end_choice(const engine::EndedSequence& ended);
+  template <class Work>
+  void guarded(SequenceId seq, Work&& work);
   void finish_choice(Stream& stream, Choice& choice, FinishReason reason, Delta delta);
   void emit_start(Stream& stream);
   void emit(const Ticket& ticket, Event event) {

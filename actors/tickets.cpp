@@ -35,6 +35,8 @@ void Tickets::deliver(RequestId id, Event event) {
     (last ? once : entry->sink)(std::move(event));
   } catch (const std::exception& e) {
     log(LogLevel::error, std::string("a client's event sink threw: ") + e.what());
+  } catch (...) {
+    log(LogLevel::error, "a client's event sink threw");
   }
 }
 

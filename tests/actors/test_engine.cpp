@@ -1,60 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user of the public API relies on besides exactness: limits, cancels, deaths, sharing,
-// numbers.
+// What a user of the public API relies on besides exactness: limits, cancels, sharing, numbers.
 #include <algorithm>
 #include <thread>
 
-#include "actors/testing.hpp"
 #include "base/check.hpp"
-#include "base/failpoints.hpp"
 #include "metrics/metrics.hpp"
-#include "tests/support/catch.hpp"
-#include "tests/support/client.hpp"
+#include "tests/actors/tiny.hpp"
 
 using namespace cairn;
 using namespace cairn::tests;
 using namespace std::chrono_literals;
-
-namespace {
-
-EngineOptions tiny() {
-  EngineOptions o;
-  o.model = CAIRN_FIXTURES "/tiny";
-  o.threads = 1;
-  o.cache_bytes = 8'000'000;
-  return o;
-}
-
-std::vector<std::int32_t> ids(std::size_t n, std::int32_t seed) {
-  std::vector<std::int32_t> out(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    out[i] = static_cast<std::int32_t>((i * 37 + static_cast<std::size_t>(seed) * 101 + i * i % 7) %
-                                       128);
-  }
-  return out;
-}
-
-GenerateRequest endless(std::vector<std::int32_t> prompt, std::int32_t max_tokens) {
-  GenerateRequest r = ids_request(std::move(prompt), max_tokens);
-  r.ignore_eos = true;
-  return r;
-}
-
-void require_empty_pools(Engine& engine) {
-  actors::drop_cache(engine);
-  const EngineStats s = engine.stats();
-  CHECK(s.kv_blocks == 0);
-  CHECK(s.states == 0);
-  CHECK(s.running == 0);
-  CHECK(s.waiting == 0);
-}
-
-struct Failpoints {
-  explicit Failpoints(const char* table) { set_failpoints(table); }
-  ~Failpoints() { set_failpoints(""); }
-};
-
-}  // namespace
 
 TEST_CASE("an exact repeat has all but the last token cached and the same answer") {
   const auto engine = make_engine(tiny());
@@ -320,135 +275,6 @@ TEST_CASE("prompt log-probs ignore the cache and report nothing cached") {
   CHECK(a.started->prompt[5].chosen.token == ids(60, 1)[5]);
 }
 
-TEST_CASE("with a solve held open for five seconds tokens keep flowing at the same rate") {
-  auto o = tiny();
-  const auto engine = make_engine(o);
-  const auto rate = [&] {
-    const Answer a = ask(*engine, endless(ids(20, 90), 400));
-    std::vector<double> gaps;
-    for (std::size_t i = 1; i < a.token_times.size(); ++i) {
-      gaps.push_back(
-          std::chrono::duration<double>(a.token_times[i] - a.token_times[i - 1]).count());
-    }
-    std::nth_element(gaps.begin(), gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2),
-                     gaps.end());
-    return gaps[gaps.size() / 2];
-  };
-  const double before = rate();
-  const Failpoints held("planner.solve=sleep:5000");
-  for (int i = 0; i < 12; ++i) ask(*engine, endless(ids(30, 60), 1));  // due for a plan
-  const std::uint64_t epoch = engine->stats().plan_epoch;
-  const auto start = std::chrono::steady_clock::now();
-  double during = 0;
-  int rounds = 0;
-  while (std::chrono::steady_clock::now() - start < 1500ms) {
-    during += rate();
-    ++rounds;
-  }
-  CHECK(engine->stats().plan_epoch == epoch);  // the solve is still held
-  CHECK(during / rounds < 3 * before + 0.001);
-  set_failpoints("");
-}
-
-TEST_CASE("a planner, checkpoints or prefix actor that dies costs recomputing, never a request") {
-  for (const auto role : {actors::Role::planner, actors::Role::checkpoints, actors::Role::prefix}) {
-    auto metrics = std::make_shared<Metrics>();
-    auto o = tiny();
-    o.max_step_tokens = 32;
-    const auto engine = make_engine(o, metrics);
-    const auto request = endless(ids(200, 1), 30);
-    const Answer calm = ask(*engine, request);
-    std::vector<std::unique_ptr<Call>> calls;
-    {
-      const Failpoints slow("executor.step=sleep:2");
-      for (int i = 0; i < 4; ++i) calls.push_back(std::make_unique<Call>(*engine, request));
-      calls[0]->wait_tokens(3);
-      actors::kill_actor(*engine, role);
-      for (int i = 0; i < 4; ++i) calls.push_back(std::make_unique<Call>(*engine, request));
-      for (auto& call : calls) {
-        const Answer a = call->wait();
-        CAPTURE(actors::to_string(role));
-        REQUIRE_FALSE(a.error);
-        CHECK(a.tokens == calm.tokens);
-      }
-    }
-    CHECK(ask(*engine, request).tokens == calm.tokens);
-    CHECK(ask(*engine, request).cached() == 199);  // caching works again
-    require_empty_pools(*engine);
-  }
-}
-
-TEST_CASE("a dead executor fails its requests with a clear error, is restarted and serves again") {
-  auto metrics = std::make_shared<Metrics>();
-  const auto engine = make_engine(tiny(), metrics);
-  const Failpoints slow("executor.step=sleep:5");
-  Call call(*engine, endless(ids(30, 1), 300));
-  call.wait_tokens(3);
-  actors::kill_actor(*engine, actors::Role::executor);
-  const Answer a = call.wait();
-  REQUIRE(a.error);
-  CHECK(a.error->code == ErrorCode::unavailable);
-  CHECK(a.last_events == 1);
-  CHECK_FALSE(ask(*engine, endless(ids(30, 1), 3)).error);
-  CHECK(engine->health().ready);
-  CHECK(metrics->actor_restarts_total(ActorName::executor).value() == 1);
-  // A second death within the minute: not ready, requests wait.
-  Call second(*engine, endless(ids(30, 2), 300));
-  second.wait_tokens(3);
-  actors::kill_actor(*engine, actors::Role::executor);
-  CHECK(second.wait().error->code == ErrorCode::unavailable);
-  CHECK_FALSE(engine->health().ready);
-  auto waits = endless(ids(30, 2), 3);
-  waits.timeout = 150ms;
-  CHECK(ask(*engine, waits).error->code == ErrorCode::deadline);
-  require_empty_pools(*engine);
-}
-
-TEST_CASE("a dead router or text worker ends every request it had, once, and the engine goes on") {
-  for (const auto role : {actors::Role::router, actors::Role::worker}) {
-    auto o = tiny();
-    o.text_workers = 1;
-    const auto engine = make_engine(o);
-    {
-      const Failpoints slow("executor.step=sleep:5");
-      Call a(*engine, endless(ids(30, 1), 300));
-      Call b(*engine, endless(ids(40, 2), 300));
-      a.wait_tokens(3);
-      actors::kill_actor(*engine, role);
-      for (Call* call : {&a, &b}) {
-        const Answer answer = call->wait();
-        CAPTURE(actors::to_string(role));
-        REQUIRE(answer.error);
-        CHECK(answer.last_events == 1);
-      }
-    }
-    CHECK_FALSE(ask(*engine, endless(ids(30, 1), 3)).error);
-    require_empty_pools(*engine);
-  }
-}
-
-TEST_CASE("a store that fails costs the hit, not the answer") {
-  const auto engine = make_engine(tiny());
-  const Failpoints broken("host.store=fail");
-  const Answer first = ask(*engine, endless(ids(100, 1), 5));
-  const Answer second = ask(*engine, endless(ids(100, 1), 5));
-  REQUIRE_FALSE(second.error);
-  CHECK(second.cached() == 0);
-  CHECK(second.tokens == first.tokens);
-  require_empty_pools(*engine);
-}
-
-TEST_CASE("closing lets requests end, then cancels, and refuses new ones") {
-  const auto engine = make_engine(tiny());
-  const Failpoints slow("executor.step=sleep:5");
-  Call quick(*engine, endless(ids(10, 1), 3));
-  Call slow_one(*engine, endless(ids(10, 2), 450));
-  CHECK(engine->close(400ms).empty());
-  CHECK_FALSE(quick.wait().error);
-  CHECK(slow_one.wait().error->code == ErrorCode::unavailable);
-  CHECK(Call(*engine, endless(ids(10, 1), 3)).wait().error->code == ErrorCode::unavailable);
-}
-
 TEST_CASE("options that make no sense are refused by name at start") {
   const auto message = [](auto change) {
     EngineOptions o = tiny();
@@ -494,4 +320,95 @@ TEST_CASE("D4: the hit counter and usage come from the same number") {
   CHECK(metrics->prefix_cache_hits_total().value() == cached);
   CHECK(cached > 0);
   CHECK(metrics->prefix_cache_queries_total().value() == 3 * 60 + 3 * 65);
+}
+
+TEST_CASE("a cancel that reaches the executor before its request does is not lost") {
+  const auto engine = make_engine(tiny());
+  const Failpoints slow("executor.step=sleep:60");
+  Call busy(*engine, endless(ids(10, 1), 400));
+  busy.wait_tokens(1);
+  for (int i = 0; i < 5; ++i) {
+    Call call(*engine, endless(ids(20, 2 + i), 300));
+    std::this_thread::sleep_for(15ms);  // admitted while the executor is inside a step
+    const auto start = std::chrono::steady_clock::now();
+    call.cancel();
+    CHECK(call.wait().error->code == ErrorCode::cancelled);
+    CHECK(std::chrono::steady_clock::now() - start < 2s);
+  }
+}
+
+TEST_CASE(
+    "more requests than the cache can hold at once are served one after the other, none refused") {
+  for (const std::uint64_t bytes : {260'000, 200'000, 150'000}) {
+    auto o = tiny();
+    o.cache_bytes = bytes;
+    const auto engine = make_engine(o);
+    for (int round = 0; round < 12; ++round) {
+      std::vector<std::unique_ptr<Call>> calls;
+      for (int i = 0; i < 6; ++i) {
+        calls.push_back(std::make_unique<Call>(*engine, endless(ids(100, 10 * round + i), 4)));
+      }
+      for (auto& call : calls) {
+        const Answer a = call->wait();
+        CAPTURE(bytes, round);
+        REQUIRE_FALSE(a.error);
+      }
+    }
+    CHECK_FALSE(ask(*engine, endless(ids(5, 1), 2)).error);
+    require_empty_pools(*engine);
+  }
+}
+
+TEST_CASE("B30: a stop string ends the choice that produced it and only that one") {
+  EngineOptions o;
+  o.threads = 1;
+  o.cache_bytes = 50'000'000;
+  const auto engine = make_engine(o);
+  GenerateRequest request;
+  request.prompt = TextPrompt{"It was a dark and stormy night, and the", false};
+  request.max_tokens = 40;
+  request.n = 3;
+  request.ignore_eos = true;
+  request.sampling.temperature = 1.F;
+  request.sampling.seed = 4;
+  const Answer whole = ask(*engine, request);
+  REQUIRE_FALSE(whole.error);
+  request.stop = {whole.text[1].substr(10, 6)};
+  const Answer cut = ask(*engine, request);
+  REQUIRE_FALSE(cut.error);
+  CHECK(cut.reasons[1] == FinishReason::stop);
+  CHECK(whole.text[1].rfind(cut.text[1], 0) == 0);
+  CHECK(cut.text[1].size() <= 10);
+  for (std::size_t c : {0U, 2U}) {
+    CHECK(whole.text[c].rfind(cut.text[c], 0) == 0);
+  }
+  require_empty_pools(*engine);
+}
+
+TEST_CASE("prompt log-probs begin with the prompt's own first token, also when there is no other") {
+  const auto engine = make_engine(tiny());
+  for (const std::size_t n : {1U, 2U, 30U}) {
+    auto request = endless(ids(n, 3), 1);
+    request.prompt_logprobs = true;
+    request.logprobs = 1;
+    const Answer a = ask(*engine, request);
+    REQUIRE_FALSE(a.error);
+    REQUIRE(a.started->prompt.size() == n);
+    for (std::size_t i = 0; i < n; ++i) CHECK(a.started->prompt[i].chosen.token == ids(n, 3)[i]);
+  }
+}
+
+TEST_CASE("aborts are counted where they were caught and token gaps within one choice") {
+  auto metrics = std::make_shared<Metrics>();
+  const auto engine = make_engine(tiny(), metrics);
+  auto request = endless(ids(10, 1), 5);
+  request.n = 4;
+  ask(*engine, request);
+  CHECK(metrics->inter_token_latency_seconds().count() == 4 * 4);
+  const Failpoints slow("executor.step=sleep:5");
+  Call call(*engine, endless(ids(10, 1), 400));
+  call.wait_tokens(3);
+  call.cancel();
+  call.wait();
+  CHECK(metrics->aborted_requests_total(AbortedWhere::decode).value() == 1);
 }
