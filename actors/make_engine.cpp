@@ -326,7 +326,7 @@ void drop_cache(Engine& engine) {
     // replaced.
     dynamic_cast<ActorEngine&>(engine).runtime().prefix(DropCache{});
     const EngineStats now = engine.stats();
-    if (now.states == 0 && now.kv_blocks == 0) return;
+    if (now.states == 0 && now.kv_blocks == 0 && now.running == 0 && now.waiting == 0) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
