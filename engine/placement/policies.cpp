@@ -14,24 +14,6 @@ constexpr std::size_t kMaxPinned = 4;
 // A planned state closer than this behind another saves less than it costs to keep.
 constexpr std::int32_t kPlannedGap = model::kBlockTokens;
 
-int strength(StateKind kind) {
-  switch (kind) {
-    case StateKind::pinned:
-      return 5;
-    case StateKind::prompt_end:
-      return 4;
-    case StateKind::branch:
-      return 3;
-    case StateKind::turn:
-      return 2;
-    case StateKind::answer_end:
-      return 1;
-    case StateKind::planned:
-      return 0;
-  }
-  return 0;
-}
-
 void add_structure(std::span<const StructuralPoint> structure, std::vector<Placement>& out) {
   std::vector<std::int32_t> turns;
   std::vector<std::int32_t> pinned;
@@ -44,18 +26,6 @@ void add_structure(std::span<const StructuralPoint> structure, std::vector<Place
   for (std::size_t i = 0; i < pinned.size(); ++i) {
     if (i + kMaxPinned >= pinned.size()) out.push_back({pinned[i], StateKind::pinned});
   }
-}
-
-// Ascending, inside (resume, length), one per position.
-void tidy(const PlacementQuery& query, std::vector<Placement>& out) {
-  std::erase_if(out, [&](const Placement& p) {
-    return p.position <= query.resume || p.position >= query.length;
-  });
-  std::sort(out.begin(), out.end(), [](const Placement& x, const Placement& y) {
-    return x.position != y.position ? x.position < y.position : strength(x.kind) > strength(y.kind);
-  });
-  const auto same = [](const Placement& x, const Placement& y) { return x.position == y.position; };
-  out.erase(std::unique(out.begin(), out.end(), same), out.end());
 }
 
 class NonePolicy final : public Policy {
@@ -179,6 +149,24 @@ const char* to_string(StateKind kind) {
       return "pinned";
   }
   return "planned";
+}
+
+int rank(StateKind kind) {
+  constexpr StateKind kSurestFirst[kStateKinds] = {StateKind::pinned,     StateKind::branch,
+                                                   StateKind::prompt_end, StateKind::turn,
+                                                   StateKind::answer_end, StateKind::planned};
+  return static_cast<int>(std::find(kSurestFirst, kSurestFirst + kStateKinds, kind) - kSurestFirst);
+}
+
+void tidy(const PlacementQuery& query, std::vector<Placement>& places) {
+  std::erase_if(places, [&](const Placement& p) {
+    return p.position <= query.resume || p.position >= query.length;
+  });
+  std::sort(places.begin(), places.end(), [](const Placement& x, const Placement& y) {
+    return x.position != y.position ? x.position < y.position : rank(x.kind) < rank(y.kind);
+  });
+  const auto same = [](const Placement& x, const Placement& y) { return x.position == y.position; };
+  places.erase(std::unique(places.begin(), places.end(), same), places.end());
 }
 
 double Policy::value(const Candidate& candidate) const {

@@ -18,6 +18,12 @@ enum class StateKind : std::uint8_t { branch, prompt_end, turn, answer_end, plan
 const char* to_string(StateKind kind);
 inline constexpr int kStateKinds = 6;
 
+/// How likely a state of this kind is to be used, 0 for the surest: pinned was asked for, a branch
+/// was seen, an end is likely to be extended, a planned position is a guess. The surer kind names a
+/// position that two ask for (a branch and a prompt's end never do) and is kept where room is
+/// short.
+int rank(StateKind kind);
+
 /// Positions with a meaning that the server knows and a trace does not.
 struct StructuralPoint {
   std::int32_t position = 0;  // tokens before it
@@ -39,6 +45,10 @@ struct Placement {
   StateKind kind = StateKind::planned;
 };
 
+/// What Policy::place promises of its answer: ascending, inside (resume, length), and of those on
+/// one position the surest.
+void tidy(const PlacementQuery& query, std::vector<Placement>& places);
+
 /// An entry that could be dropped: one cached state.
 struct Candidate {
   std::int32_t position = 0;
@@ -57,7 +67,8 @@ class Policy {
   virtual ~Policy() = default;
   virtual std::string name() const = 0;
 
-  /// Positions to copy out while this prompt is prefilled, ascending, each in (resume, length).
+  /// Positions to copy out while this prompt is prefilled, strictly ascending, each in (resume,
+  /// length).
   virtual std::vector<Placement> place(const PlacementQuery& query) = 0;
   /// Whether KV and states are kept at all.
   virtual bool keeps_anything() const { return true; }
@@ -86,7 +97,7 @@ Result<PolicySpelling> parse_policy(std::string_view spelling);
 /// a state: pinned ones (the last four), the first `turn` point after the start (end of the system
 /// prompt) and the last two (start of the last user message, generation prompt). "branch" adds the
 /// overlap's end t when c < t < n - 1; interior rules add `planned` positions. Where two agree on a
-/// position the stronger kind stays: pinned, prompt_end, branch, turn, planned.
+/// position the surer kind stays.
 Result<std::unique_ptr<Policy>> make_policy(std::string_view spelling);
 
 }  // namespace cairn::engine

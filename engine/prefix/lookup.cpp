@@ -23,26 +23,6 @@ std::int64_t total_blocks(const LookupRequest& request) {
   return (tokens + model::kBlockTokens - 1) / model::kBlockTokens;
 }
 
-// Among planned saves of equal value the surer ones are kept: a fork was seen, an end is likely to
-// be extended, a planned position is a guess.
-int rank(StateKind kind) {
-  switch (kind) {
-    case StateKind::pinned:
-      return 0;
-    case StateKind::branch:
-      return 1;
-    case StateKind::prompt_end:
-      return 2;
-    case StateKind::turn:
-      return 3;
-    case StateKind::answer_end:
-      return 4;
-    case StateKind::planned:
-      break;
-  }
-  return 5;
-}
-
 RecomputeReasons reasons_of(const ForestMatch& match, std::int32_t length, std::int32_t resume) {
   RecomputeReasons r;
   std::int32_t lost = match.overlap - resume;
@@ -171,18 +151,6 @@ void PrefixCache::Impl::plan_saves(const LookupRequest& request, const ForestMat
   query.inside_edge = match.inside_edge;
   query.spare_room = spare_room;
   query.structure = request.structure;
-  std::vector<Placement> wanted = policy->place(query);
-  std::erase_if(wanted, [&](const Placement& p) {
-    return p.position <= query.resume || p.position >= query.length;
-  });
-  std::stable_sort(wanted.begin(), wanted.end(), [](const Placement& a, const Placement& b) {
-    return a.position != b.position ? a.position < b.position : rank(a.kind) < rank(b.kind);
-  });
-  wanted.erase(
-      std::unique(wanted.begin(), wanted.end(),
-                  [](const Placement& a, const Placement& b) { return a.position == b.position; }),
-      wanted.end());
-
   // A save competes as what it will be: a state made now. It takes free room or that of states
   // worth less.
   struct Fresh {
@@ -191,7 +159,8 @@ void PrefixCache::Impl::plan_saves(const LookupRequest& request, const ForestMat
   };
   std::vector<Fresh> fresh;
   std::int32_t above = query.resume;
-  for (const Placement& p : wanted) {
+  for (const Placement& p : policy->place(query)) {
+    check(p.position > above && p.position < query.length, "a policy's places are out of order");
     Candidate c;
     c.position = p.position;
     c.kind = p.kind;

@@ -146,7 +146,10 @@ class ScriptedPolicy final : public engine::Policy {
       : place_(std::move(place)), value_(std::move(value)) {}
   std::string name() const override { return "scripted"; }
   std::vector<engine::Placement> place(const engine::PlacementQuery& q) override {
-    return place_ ? place_(q) : std::vector<engine::Placement>{};
+    std::vector<engine::Placement> places;
+    if (place_) places = place_(q);
+    engine::tidy(q, places);
+    return places;
   }
   double value(const engine::Candidate& c) const override {
     return value_ ? value_(c) : static_cast<double>(c.last_used);

@@ -128,7 +128,7 @@ TEST_CASE("the last four pinned points are kept and win over every other kind") 
           {20, K::pinned}, {30, K::pinned}, {40, K::pinned}, {50, K::pinned}, {99, K::prompt_end}});
 }
 
-TEST_CASE("states on one position merge to the stronger kind") {
+TEST_CASE("states on one position merge to the surer kind") {
   const StructuralPoint turns[] = {{50}, {99}};
   PlacementQuery q = query(100, 50);
   q.structure = turns;
