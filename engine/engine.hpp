@@ -21,9 +21,6 @@ namespace cairn {
 
 class Metrics;  // metrics/metrics.hpp
 
-// ------------------------------------------------------------------------------------------
-// options
-
 /// Progress of a load: `done` of `total` bytes of one stage ("weights").
 using LoadProgress =
     std::function<void(std::string_view stage, std::uint64_t done, std::uint64_t total)>;
@@ -54,9 +51,6 @@ struct EngineOptions {
   std::int32_t forest_nodes = 200'000;                   // remembered radix nodes, cached or not
   LoadProgress progress;                                 // may be empty
 };
-
-// ------------------------------------------------------------------------------------------
-// requests
 
 /// A chat: `messages` and `tools` as the JSON of the OpenAI API.
 struct ChatPrompt {
@@ -103,9 +97,6 @@ struct GenerateRequest {
   std::optional<std::chrono::milliseconds> timeout;
   std::string endpoint = "api";  // metrics label, one of the fixed set: api, chat, completions
 };
-
-// ------------------------------------------------------------------------------------------
-// answers
 
 enum class FinishReason : std::uint8_t { stop, length, abort, error };
 const char* to_string(FinishReason reason);
@@ -168,9 +159,6 @@ using Event = std::variant<Started, Delta, ChoiceFinished, Finished, Failed>;
 using EventSink = std::function<void(Event)>;
 
 using RequestId = std::uint64_t;
-
-// ------------------------------------------------------------------------------------------ the
-// engine
 
 struct EngineInfo {
   std::string model_name;

@@ -31,8 +31,6 @@ class Sequence {
   bool cancelled() const { return cancelled_; }
   void cancel() { cancelled_ = true; }
 
-  // ---- memory
-
   /// Rows that the blocks held and reserved allow from here.
   std::int32_t rows_covered() const;
   /// Blocks beyond those to reach the end of the answer, at most `ahead` of them; 0 while more
@@ -45,8 +43,6 @@ class Sequence {
   /// Before the first step: the state at the resume point, and the slots of a block that is
   /// shared in part. True when a state was copied.
   bool restore(model::Backend& backend);
-
-  // ---- one step
 
   /// The next `rows` tokens; needs rows <= rows_covered(). Valid until advance().
   model::StepSlice slice(std::int32_t rows);

@@ -256,8 +256,6 @@ class PoolCore {
   SlotPool blocks_, states_;
 };
 
-// ------------------------------------------------------------------------------------- handles
-
 KvBlockRef::KvBlockRef(const KvBlockRef& other) : core_(other.core_), id_(other.id_) {
   if (core_) PoolCore::add_ref(core_->blocks(), id_);
 }
@@ -294,8 +292,6 @@ std::int32_t StateRef::use_count() const {
   return core_ ? core_->states().count(id_).load(std::memory_order_acquire) : 0;
 }
 
-// -------------------------------------------------------------------------------- reservations
-
 Reservation::Reservation(Reservation&& other) noexcept
     : core_(std::move(other.core_)),
       blocks_(std::exchange(other.blocks_, 0)),
@@ -327,8 +323,6 @@ StateRef Reservation::take_state() {
   --states_;
   return StateRef(core_, id);
 }
-
-// --------------------------------------------------------------------------------------- pools
 
 MemoryPools::MemoryPools(model::MemoryLayout layout, std::uint64_t budget_bytes)
     : core_(std::make_shared<PoolCore>(layout, budget_bytes)) {}

@@ -76,8 +76,6 @@ TEST_CASE("the bound F(N) TV is reached in the limit of a tie") {
   CHECK(ratio <= 1);
 }
 
-// ------------------------------------------------------------------------- drift
-
 namespace {
 
 constexpr int kDepths = 48;
