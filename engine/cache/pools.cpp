@@ -176,19 +176,16 @@ class PoolCore {
         states_(layout.state_bytes, slots_within(budget, layout.state_bytes), "states") {}
 
   const model::MemoryLayout& layout() const { return layout_; }
-  std::byte* block(std::int32_t id) const { return blocks_.data(id); }
-  std::byte* state(std::int32_t id) const { return states_.data(id); }
-  SlotPool& blocks() { return blocks_; }
-  SlotPool& states() { return states_; }
+  SlotPool& pool(SlotKind kind) { return kind == SlotKind::block ? blocks_ : states_; }
 
-  static void add_ref(SlotPool& pool, std::int32_t id) {
-    pool.count(id).fetch_add(1, std::memory_order_relaxed);
+  void add_ref(SlotKind kind, std::int32_t id) {
+    pool(kind).count(id).fetch_add(1, std::memory_order_relaxed);
   }
   // acq_rel: whoever takes the slot next sees every access through the handles that let it go.
-  void drop_ref(SlotPool& pool, std::int32_t id) {
-    if (pool.count(id).fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  void drop_ref(SlotKind kind, std::int32_t id) {
+    if (pool(kind).count(id).fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     const std::lock_guard lock(mutex_);
-    pool.put(id);
+    pool(kind).put(id);
   }
 
   bool could_ever_fit(std::int64_t blocks, std::int64_t states) const {
@@ -215,7 +212,9 @@ class PoolCore {
     states_.reserved -= states;
   }
 
-  std::int32_t take_reserved(SlotPool& pool, SlotPool& other) {
+  std::int32_t take_reserved(SlotKind kind) {
+    SlotPool& pool = this->pool(kind);
+    SlotPool& other = this->pool(kind == SlotKind::block ? SlotKind::state : SlotKind::block);
     const std::lock_guard lock(mutex_);
     if (!pool.has_touched_free()) {
       // The slot will bring new pages. All live slots and this one fit the budget, so the other
@@ -256,41 +255,33 @@ class PoolCore {
   SlotPool blocks_, states_;
 };
 
-KvBlockRef::KvBlockRef(const KvBlockRef& other) : core_(other.core_), id_(other.id_) {
-  if (core_) PoolCore::add_ref(core_->blocks(), id_);
+template <SlotKind kKind>
+SlotRef<kKind>::SlotRef(const SlotRef& other) : core_(other.core_), id_(other.id_) {
+  if (core_) core_->add_ref(kKind, id_);
 }
-KvBlockRef::KvBlockRef(KvBlockRef&& other) noexcept
+template <SlotKind kKind>
+SlotRef<kKind>::SlotRef(SlotRef&& other) noexcept
     : core_(std::move(other.core_)), id_(std::exchange(other.id_, -1)) {}
-KvBlockRef& KvBlockRef::operator=(KvBlockRef other) noexcept {
+template <SlotKind kKind>
+SlotRef<kKind>& SlotRef<kKind>::operator=(SlotRef other) noexcept {
   std::swap(core_, other.core_);
   std::swap(id_, other.id_);
   return *this;
 }
-KvBlockRef::~KvBlockRef() {
-  if (core_) core_->drop_ref(core_->blocks(), id_);
+template <SlotKind kKind>
+SlotRef<kKind>::~SlotRef() {
+  if (core_) core_->drop_ref(kKind, id_);
 }
-std::byte* KvBlockRef::data() const { return core_ ? core_->block(id_) : nullptr; }
-std::int32_t KvBlockRef::use_count() const {
-  return core_ ? core_->blocks().count(id_).load(std::memory_order_acquire) : 0;
+template <SlotKind kKind>
+std::byte* SlotRef<kKind>::data() const {
+  return core_ ? core_->pool(kKind).data(id_) : nullptr;
 }
-
-StateRef::StateRef(const StateRef& other) : core_(other.core_), id_(other.id_) {
-  if (core_) PoolCore::add_ref(core_->states(), id_);
+template <SlotKind kKind>
+std::int32_t SlotRef<kKind>::use_count() const {
+  return core_ ? core_->pool(kKind).count(id_).load(std::memory_order_acquire) : 0;
 }
-StateRef::StateRef(StateRef&& other) noexcept
-    : core_(std::move(other.core_)), id_(std::exchange(other.id_, -1)) {}
-StateRef& StateRef::operator=(StateRef other) noexcept {
-  std::swap(core_, other.core_);
-  std::swap(id_, other.id_);
-  return *this;
-}
-StateRef::~StateRef() {
-  if (core_) core_->drop_ref(core_->states(), id_);
-}
-std::byte* StateRef::data() const { return core_ ? core_->state(id_) : nullptr; }
-std::int32_t StateRef::use_count() const {
-  return core_ ? core_->states().count(id_).load(std::memory_order_acquire) : 0;
-}
+template class SlotRef<SlotKind::block>;
+template class SlotRef<SlotKind::state>;
 
 Reservation::Reservation(Reservation&& other) noexcept
     : core_(std::move(other.core_)),
@@ -312,14 +303,14 @@ Reservation::~Reservation() {
 
 KvBlockRef Reservation::take_block() {
   check(blocks_ > 0, "a block was taken that nobody reserved");
-  const std::int32_t id = core_->take_reserved(core_->blocks(), core_->states());
+  const std::int32_t id = core_->take_reserved(SlotKind::block);
   --blocks_;
   return KvBlockRef(core_, id);
 }
 
 StateRef Reservation::take_state() {
   check(states_ > 0, "a state was taken that nobody reserved");
-  const std::int32_t id = core_->take_reserved(core_->states(), core_->blocks());
+  const std::int32_t id = core_->take_reserved(SlotKind::state);
   --states_;
   return StateRef(core_, id);
 }

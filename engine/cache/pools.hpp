@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "model/net/backend.hpp"
 
@@ -14,16 +15,19 @@ namespace cairn::engine {
 
 class PoolCore;
 
-/// Shared ownership of one KV block (16 positions, every attention layer). Copying counts, the last
-/// copy returns the block, from any thread. Contents: written by the executor only; slots already
-/// written never change while anyone else holds the block.
-class KvBlockRef {
+enum class SlotKind : std::uint8_t { block, state };
+
+/// Shared ownership of one KV block (16 positions, every attention layer) or one state. Copying
+/// counts, the last copy returns the slot, from any thread. Contents: written by the executor only;
+/// what was already written never changes while anyone else holds the slot.
+template <SlotKind kKind>
+class SlotRef {
  public:
-  KvBlockRef() = default;
-  KvBlockRef(const KvBlockRef& other);
-  KvBlockRef(KvBlockRef&& other) noexcept;
-  KvBlockRef& operator=(KvBlockRef other) noexcept;
-  ~KvBlockRef();
+  SlotRef() = default;
+  SlotRef(const SlotRef& other);
+  SlotRef(SlotRef&& other) noexcept;
+  SlotRef& operator=(SlotRef other) noexcept;
+  ~SlotRef();
 
   explicit operator bool() const { return core_ != nullptr; }
   std::byte* data() const;
@@ -33,32 +37,12 @@ class KvBlockRef {
  private:
   friend class MemoryPools;
   friend class Reservation;
-  KvBlockRef(std::shared_ptr<PoolCore> core, std::int32_t id) : core_(std::move(core)), id_(id) {}
+  SlotRef(std::shared_ptr<PoolCore> core, std::int32_t id) : core_(std::move(core)), id_(id) {}
   std::shared_ptr<PoolCore> core_;
   std::int32_t id_ = -1;
 };
-
-/// Shared ownership of one state. Same rules.
-class StateRef {
- public:
-  StateRef() = default;
-  StateRef(const StateRef& other);
-  StateRef(StateRef&& other) noexcept;
-  StateRef& operator=(StateRef other) noexcept;
-  ~StateRef();
-
-  explicit operator bool() const { return core_ != nullptr; }
-  std::byte* data() const;
-  std::int32_t id() const { return id_; }
-  std::int32_t use_count() const;
-
- private:
-  friend class MemoryPools;
-  friend class Reservation;
-  StateRef(std::shared_ptr<PoolCore> core, std::int32_t id) : core_(std::move(core)), id_(id) {}
-  std::shared_ptr<PoolCore> core_;
-  std::int32_t id_ = -1;
-};
+using KvBlockRef = SlotRef<SlotKind::block>;
+using StateRef = SlotRef<SlotKind::state>;
 
 /// A promise of bytes: taking from it cannot fail. Returns what was not taken. Move-only; one
 /// thread at a time.

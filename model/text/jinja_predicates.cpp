@@ -32,18 +32,9 @@ bool same_object(Heap& heap, const Value& a, const Value& b) {
   return equal(heap, a, b);
 }
 
+// What has a length and an order, or, as for dicts and strings, passes for it.
 bool is_sequence(const Value& v) {
-  switch (v.kind()) {
-    case Kind::undefined:
-    case Kind::string:
-    case Kind::list:
-    case Kind::tuple:
-    case Kind::dict:
-    case Kind::range:
-      return true;
-    default:
-      return false;
-  }
+  return is_iterable(v) && !v.is(Kind::view) && !v.is(Kind::iterator);
 }
 
 bool simple_test(Interp& in, std::string_view name, const Value& v) {
