@@ -128,6 +128,7 @@ ActorEngine::ActorEngine(EngineOptions options, std::shared_ptr<Metrics> metrics
   shared_->make_backend = [this, first] { return *first ? std::move(*first) : make_backend(); };
   make_pools(layout);
   fill_info(backend, layout);
+  shared_->request_limits = limits();
   runtime_ = std::make_unique<actors::Runtime>(shared_);
 }
 
@@ -182,6 +183,7 @@ void ActorEngine::fill_info(const model::BackendInfo& backend, const model::Memo
   add("queue_token_limit", static_cast<std::uint64_t>(o.queue_token_limit));
   add("max_choices", static_cast<std::uint64_t>(o.max_choices));
   add("max_logprobs", static_cast<std::uint64_t>(o.max_logprobs));
+  add("max_prompt_logprobs", static_cast<std::uint64_t>(o.max_prompt_logprobs));
   add("max_stop_strings", static_cast<std::uint64_t>(o.max_stop_strings));
   add("forest_nodes", static_cast<std::uint64_t>(o.forest_nodes));
   add("request_timeout_ms", static_cast<std::uint64_t>(o.request_timeout.count()));
@@ -201,12 +203,14 @@ engine::RequestLimits ActorEngine::limits() const {
   limits.max_choices = shared_->options.max_choices;
   limits.max_logprobs = shared_->options.max_logprobs;
   limits.max_stop_strings = shared_->options.max_stop_strings;
+  limits.max_prompt_logprobs = shared_->options.max_prompt_logprobs;
   return limits;
 }
 
 Result<RequestId> ActorEngine::submit(GenerateRequest request, EventSink sink) {
   if (shared_->closing) return Error{ErrorCode::unavailable, "the server is shutting down", ""};
-  if (const Status valid = engine::validate(request, limits()); !valid.ok()) return valid.error();
+  if (const Status valid = engine::validate(request, shared_->request_limits); !valid.ok())
+    return valid.error();
   // What the batch has room for passes through the queue without waiting in it.
   const std::int64_t room =
       std::max<std::int64_t>(0, shared_->options.max_running - shared_->running.load());

@@ -105,6 +105,11 @@ std::optional<Error> Router::check_prompt(Request& request) const {
       engine::answer_room(request.prompt_tokens, asked.max_tokens, shared_->context_length);
   if (!room.ok()) return room.error();
   request.max_new = *room;
+  if (asked.prompt_logprobs) {
+    const Status entries = engine::check_prompt_logprobs(request.prompt_tokens, asked.logprobs,
+                                                         shared_->request_limits, asked.n);
+    if (!entries.ok()) return entries.error();
+  }
   const std::int64_t waiting = shared_->waiting_tokens.load();
   if (waiting + request.prompt_tokens > shared_->options.queue_token_limit) {
     return Error{ErrorCode::queue_full,

@@ -11,6 +11,7 @@
 #include "engine/cache/pools.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_bundle.hpp"
+#include "engine/request/validate.hpp"
 
 namespace cairn::actors {
 
@@ -20,6 +21,7 @@ struct Shared {
   std::shared_ptr<engine::MemoryPools> pools;
   std::shared_ptr<Metrics> metrics;  // never null
   std::int32_t context_length = 0;
+  engine::RequestLimits request_limits;
 
   /// A backend for the executor; called on its thread, again when it is replaced. Throws
   /// DeviceError.

@@ -43,6 +43,8 @@ struct EngineOptions {
   std::int64_t queue_token_limit = 8'388'608;  // prompt tokens waiting
   std::int32_t max_choices = 16;               // n of one request
   std::int32_t max_logprobs = 20;              // top_logprobs of one request
+  std::int64_t max_prompt_logprobs =
+      262'144;  // entries of one request: prompt tokens x (1 + top) x choices
   std::int32_t max_stop_strings = 16;
   std::int32_t text_workers = 2;  // actors that tokenize, render and detokenize
   std::int32_t share_wait_tokens =
