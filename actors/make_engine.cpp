@@ -45,6 +45,16 @@ std::uint64_t available_memory() {
          static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
+std::int64_t prompt_bytes(const Prompt& prompt) {
+  std::size_t bytes = 0;
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt)) bytes = 4 * ids->size();
+  if (const auto* text = std::get_if<TextPrompt>(&prompt)) bytes = text->text.size();
+  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) {
+    bytes = chat->messages_json.size() + chat->tools_json.size();
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
 void require(bool good, const std::string& name, const std::string& expected) {
   if (!good) throw LoadError(name + ": expected " + expected);
 }
@@ -181,6 +191,8 @@ void ActorEngine::fill_info(const model::BackendInfo& backend, const model::Memo
   add("max_step_tokens", static_cast<std::uint64_t>(o.max_step_tokens));
   add("queue_limit", static_cast<std::uint64_t>(o.queue_limit));
   add("queue_token_limit", static_cast<std::uint64_t>(o.queue_token_limit));
+  info_.limits.emplace_back("queue_byte_limit",
+                            format_bytes(static_cast<std::uint64_t>(o.queue_byte_limit)));
   add("max_choices", static_cast<std::uint64_t>(o.max_choices));
   add("max_logprobs", static_cast<std::uint64_t>(o.max_logprobs));
   add("max_prompt_logprobs", static_cast<std::uint64_t>(o.max_prompt_logprobs));
@@ -221,6 +233,17 @@ Result<RequestId> ActorEngine::submit(GenerateRequest request, EventSink sink) {
                      " requests wait); try again later",
                  ""};
   }
+  // Text waits for its tokens untokenized: it is counted by its bytes until then. One prompt alone
+  // may be of any size.
+  const std::int64_t bytes = prompt_bytes(request.prompt);
+  const std::int64_t waiting_bytes = shared_->waiting_bytes.load();
+  if (waiting_bytes > 0 && waiting_bytes + bytes > shared_->options.queue_byte_limit) {
+    --shared_->waiting;
+    return Error{ErrorCode::queue_full,
+                 "prompts of " + format_bytes(static_cast<std::uint64_t>(waiting_bytes)) +
+                     " already wait; try again later",
+                 ""};
+  }
   auto ticket = std::make_shared<actors::Ticket>();
   ticket->id = next_id_++;
   ticket->submitted = Clock::now();
@@ -231,7 +254,8 @@ Result<RequestId> ActorEngine::submit(GenerateRequest request, EventSink sink) {
   ticket->worker = static_cast<int>(ticket->id % static_cast<std::uint64_t>(workers));
   ticket->preparer = workers + ticket->worker;
   ticket->request = std::move(request);
-  ticket->place = std::make_unique<actors::WaitingPlace>(shared_->waiting, shared_->waiting_tokens);
+  ticket->place = std::make_unique<actors::WaitingPlace>(shared_->waiting, shared_->waiting_tokens,
+                                                         shared_->waiting_bytes, bytes);
   const RequestId id = ticket->id;
   if (!runtime_->submit(std::move(ticket), std::move(sink))) {
     return Error{ErrorCode::unavailable, "the request router is being replaced; try again", ""};

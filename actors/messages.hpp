@@ -38,8 +38,11 @@ using Box = std::shared_ptr<T>;
 /// ends, or when its ticket is forgotten. Thread-safe.
 class WaitingPlace {
  public:
-  WaitingPlace(std::atomic<std::int64_t>& requests, std::atomic<std::int64_t>& tokens)
-      : requests_(requests), tokens_(tokens) {}
+  WaitingPlace(std::atomic<std::int64_t>& requests, std::atomic<std::int64_t>& tokens,
+               std::atomic<std::int64_t>& bytes, std::int64_t own_bytes)
+      : requests_(requests), tokens_(tokens), bytes_(bytes), own_bytes_(own_bytes) {
+    bytes_ += own_bytes_;
+  }
   WaitingPlace(const WaitingPlace&) = delete;
   ~WaitingPlace() { release(); }
 
@@ -53,11 +56,14 @@ class WaitingPlace {
     if (released_.exchange(true)) return;
     --requests_;
     tokens_ -= counted_tokens_.load();
+    bytes_ -= own_bytes_;
   }
 
  private:
   std::atomic<std::int64_t>& requests_;
   std::atomic<std::int64_t>& tokens_;
+  std::atomic<std::int64_t>& bytes_;
+  std::int64_t own_bytes_;
   std::atomic<std::int64_t> counted_tokens_{0};
   std::atomic<bool> released_{false};
 };

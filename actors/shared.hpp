@@ -32,6 +32,7 @@ struct Shared {
   // Read by Engine::submit, stats and health without asking an actor.
   std::atomic<std::int64_t> waiting{0};  // tickets not yet admitted to the batch
   std::atomic<std::int64_t> waiting_tokens{0};
+  std::atomic<std::int64_t> waiting_bytes{0};
   std::atomic<std::int64_t> running{0};  // sequences in the batch
   std::atomic<std::int64_t> cached_states{0};
   std::atomic<std::uint64_t> plan_epoch{0};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -309,15 +310,8 @@ bool Value::is_integer() const {
 }
 
 double Value::as_double() const {
-  if (kind_ != Kind::number) return 0;
-  const std::string& t = text();
-  double value = 0;
-  const auto [end, ec] = std::from_chars(t.data(), t.data() + t.size(), value);
-  if (ec == std::errc::result_out_of_range) {
-    return t[0] == '-' ? -std::numeric_limits<double>::infinity()
-                       : std::numeric_limits<double>::infinity();
-  }
-  return value;
+  // Underflow gives 0, overflow an infinity; the text is a JSON number, so all of it is read.
+  return kind_ == Kind::number ? std::strtod(text().c_str(), nullptr) : 0;
 }
 
 std::int64_t Value::as_int() const {

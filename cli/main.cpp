@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 
 #include "cli/commands.hpp"
 #include "cli/logging.hpp"
@@ -65,7 +66,13 @@ int parse_and_run(int argc, char** argv) {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    return cairn::cli::parse_and_run(argc, argv);
+    const int status = cairn::cli::parse_and_run(argc, argv);
+    // A full disk or a closed pipe shows only when what was printed is written out.
+    std::cout.flush();
+    const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+    if (!written && status == 0)
+      return cairn::cli::complain("standard output could not be written");
+    return status;
   } catch (const std::exception& error) {
     return cairn::cli::complain(error.what());
   }

@@ -41,6 +41,7 @@ struct EngineOptions {
       512;  // rows of one step; a long prompt is cut into chunks of at most this
   std::int32_t queue_limit = 1024;             // requests waiting, running ones not counted
   std::int64_t queue_token_limit = 8'388'608;  // prompt tokens waiting
+  std::int64_t queue_byte_limit = 64 << 20;    // prompt text waiting, whatever it will be in tokens
   std::int32_t max_choices = 16;               // n of one request
   std::int32_t max_logprobs = 20;              // top_logprobs of one request
   std::int64_t max_prompt_logprobs =

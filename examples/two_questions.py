@@ -10,14 +10,11 @@ import sys
 import time
 import urllib.request
 
-DOCUMENT = """The lighthouse at Carrick Point was built in the spring of a dry year by a mason named Ellen Marsh
-and her two brothers. The stone came by boat from the quarry at Lowen, and every block was marked with a number,
-so that the walls could be laid again in the same order if the sea should take them. Ellen kept the marks in a
-small book. When the first winter storm broke the eastern wall, she did not build the tower anew: she walked along
-the shore, found the deepest block that still stood in its place, and began to build again from there. The village
-said that it was luck. Ellen said that it was a good book. In later years the keeper, an old sailor called Thomas
-Reed, lit the lamp each evening and wrote down the ships that passed. He had a dog, two chairs and a very long
-memory, and he told every visitor the story of the numbered stones."""
+DOCUMENT = """The reading room is on the second floor. The library opens at nine every morning. Nora lives in Oslo and
+works in the library. The key is under the table. Hugo lives in Lisbon. Hugo has a parrot. Hugo's parrot is called Momo.
+The concert is on Friday at 8 o'clock. The train to the coast leaves from the north station. Ellen Marsh built the
+lighthouse at Carrick Point. The stone came by boat from the quarry at Lowen, and every block was marked with a number.
+Thomas Reed is the keeper. He lights the lamp each evening and writes down the ships that pass."""
 
 
 def ask(url, question):
@@ -49,8 +46,8 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     url = sys.argv[1].rstrip("/")
-    ask(url, "Who built the lighthouse?")
-    share = ask(url, "Who lit the lamp each evening?")
+    ask(url, "Where is the key?")
+    share = ask(url, "When is the concert?")
     print(f"\n{share:.0%} of the second prompt was cached: only the question was computed again.")
     if "--once" in sys.argv[2:] and share < 0.5:
         sys.exit("two_questions.py: less than half of the second prompt was cached")

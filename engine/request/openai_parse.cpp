@@ -96,6 +96,8 @@ void read_response_format(Fields& fields) {
         "response_format", "response_format '" + *type + "' is not supported: only 'text' is."));
 }
 
+constexpr std::int32_t kMostChoices = 128;
+
 // What both end points share.
 void read_common(Fields& fields, GenerateRequest& request, ResponseSettings& settings) {
   settings.model = fields.string("model").value_or("");
@@ -106,6 +108,14 @@ void read_common(Fields& fields, GenerateRequest& request, ResponseSettings& set
     if (inner.error()) fields.fail(*inner.error());
   }
   request.n = fields.integer("n").value_or(1);
+  // Answers are made room for by this number before the engine's own limit is asked.
+  if (request.n < 1 || request.n > kMostChoices) {
+    fields.fail(Error{ErrorCode::bad_request,
+                      "n must be from 1 to " + std::to_string(kMostChoices) + ", not " +
+                          std::to_string(request.n) + ".",
+                      "n"});
+    request.n = 1;
+  }
   settings.n = request.n;
   const auto best_of = fields.integer("best_of");
   if (best_of && *best_of != request.n)

@@ -19,6 +19,7 @@ Result<EncodedPrompt> encode_ids(const ModelBundle& bundle, const std::vector<st
   if (const Status valid = check_prompt_ids(ids, rows); !valid.ok()) return valid.error();
   EncodedPrompt out;
   out.tokens = ids;
+  if (bundle.tokenizer) out.text = bundle.tokenizer->decode(ids, false);  // what an echo shows
   return out;
 }
 

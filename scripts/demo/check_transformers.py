@@ -33,7 +33,11 @@ def chat(question, system=None):
 
 
 # Prompts along whose greedy continuation no choice is close, so that an engine with coarser numbers agrees.
-PROMPTS = [chat("What can you do?"), "The lamp is in the attic. The lamp is in"]
+PROMPTS = [
+    chat(f"{DOCUMENT}\n\nWhat is Tovaka?"),
+    chat("Repeat: zako tomi bela rudo fani keso vati lomu piga dore"),
+    "Elizabeth looked at Mr. Darcy, and",
+]
 
 
 def token_lists(tokenizer):

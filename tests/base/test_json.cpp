@@ -64,3 +64,10 @@ TEST_CASE("many repeated keys are dropped wherever they stand") {
     CHECK(v->find("k" + std::to_string(i))->as_int() == i + 40);
   }
 }
+
+TEST_CASE("numbers too small are zero and numbers too large are infinite") {
+  CHECK(json::parse("1e-400")->as_double() == 0);
+  CHECK(json::parse("1e400")->as_double() > 1e308);
+  CHECK(json::parse("-1e400")->as_double() < -1e308);
+  CHECK(json::parse("0.1")->as_double() == 0.1);
+}
