@@ -6,7 +6,6 @@ find_package(CLI11 CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
-pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
 # The Debian package of CAF has no CMake config file.
 find_path(CAF_INCLUDE_DIR caf/config.hpp REQUIRED)
