@@ -9,7 +9,8 @@ command -v prometheus >/dev/null || fail "prometheus is not installed (package p
 
 curl -sf -d '{"prompt":"Once","max_tokens":3}' "$url/v1/completions" >/dev/null
 curl -sf "$url/metrics" | promtool check metrics || fail "promtool finds fault with the page"
-curl -sfI "$url/metrics" | grep -qi '^content-type: text/plain; version=0.0.4' || fail "content type"
+head=$(curl -sfI "$url/metrics")
+grep -qi '^content-type: text/plain; version=0.0.4' <<<"$head" || fail "content type"
 
 target=${url#http://}
 port=$((20000 + RANDOM % 20000))
