@@ -102,16 +102,9 @@ Result<text::RenderedChat> render(const ModelBundle& bundle, const ChatPrompt& p
 Result<EncodedPrompt> encode_chat(const ModelBundle& bundle, const ChatPrompt& prompt) {
   auto chat = render(bundle, prompt);
   if (!chat.ok()) return chat.error();
-  std::vector<text::Segment> segments;
-  segments.reserve(chat->segments.size());
-  std::size_t at = 0;
-  for (const text::RenderedSegment& s : chat->segments) {
-    segments.push_back({std::string_view(chat->text).substr(at, s.bytes), s.from_template});
-    at += s.bytes;
-  }
   text::TokenMap map;
   EncodedPrompt out;
-  out.tokens = bundle.tokenizer->encode_segments(segments, &map);
+  out.tokens = bundle.tokenizer->encode_segments(text::prompt_segments(*chat), &map);
   out.structure = structure_of(*chat, map);
   out.text = std::move(chat->text);
   return out;
