@@ -10,25 +10,9 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/placement/cache_policy.hpp"
 
 namespace cairn::engine {
-
-/// Why a state is (to be) kept. Values are metric labels.
-enum class StateKind : std::uint8_t { branch, prompt_end, turn, answer_end, planned, pinned };
-const char* to_string(StateKind kind);
-inline constexpr int kStateKinds = 6;
-
-/// How likely a state of this kind is to be used, 0 for the surest: pinned was asked for, a branch
-/// was seen, an end is likely to be extended, a planned position is a guess. The surer kind names a
-/// position that two ask for (a branch and a prompt's end never do) and is kept where room is
-/// short.
-int rank(StateKind kind);
-
-/// Positions with a meaning that the server knows and a trace does not.
-struct StructuralPoint {
-  std::int32_t position = 0;  // tokens before it
-  StateKind kind = StateKind::turn;
-};
 
 /// What a placement rule sees of one request.
 struct PlacementQuery {
@@ -38,11 +22,6 @@ struct PlacementQuery {
   bool inside_edge = false;  // the overlap ends inside a fresh segment: a first split
   bool spare_room = true;    // nothing has had to be evicted so far
   std::span<const StructuralPoint> structure;  // ascending positions
-};
-
-struct Placement {
-  std::int32_t position = 0;  // resume < p < length
-  StateKind kind = StateKind::planned;
 };
 
 /// What Policy::place promises of its answer: ascending, inside (resume, length), and of those on
