@@ -4,8 +4,11 @@ find_package(Boost 1.81 REQUIRED COMPONENTS json)
 find_package(prometheus-cpp CONFIG REQUIRED COMPONENTS core)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
+find_package(ZLIB REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(SQLITE3 REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
 # The Debian package of CAF has no CMake config file.
 find_path(CAF_INCLUDE_DIR caf/config.hpp REQUIRED)
