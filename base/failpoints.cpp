@@ -25,14 +25,16 @@ std::int64_t to_int(std::string_view text) {
   return value;
 }
 
-// "sleep:5000", "fail", "die", each with an optional "*N".
+// "sleep:5000", "fail", "fail:4096", "die", each with an optional "*N".
 Entry parse_entry(std::string_view action) {
   Entry entry;
   if (const auto star = action.find('*'); star != std::string_view::npos) {
     entry.left = to_int(action.substr(star + 1));
     action = action.substr(0, star);
   }
-  entry.fault.fail = action == "fail";
+  const bool counted = action.substr(0, 5) == "fail:";
+  entry.fault.fail = action == "fail" || counted;
+  if (counted) entry.fault.after = to_int(action.substr(5));
   entry.fault.die = action == "die";
   if (action.substr(0, 6) == "sleep:") entry.fault.sleep_ms = to_int(action.substr(6));
   return entry;

@@ -10,9 +10,10 @@
 namespace cairn {
 
 /// What a place in the code is asked to do. `sleep_ms` > 0: hold still that long; `fail`: act as
-/// failed.
+/// failed ("fail:4096" with a number that the place gives a meaning to, such as bytes done before).
 struct Fault {
   bool fail = false;
+  std::int64_t after = 0;
   bool die = false;  // throw InvariantError
   std::int64_t sleep_ms = 0;
 };

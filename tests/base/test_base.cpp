@@ -49,6 +49,16 @@ TEST_CASE("a broken invariant names its file and line") {
   }
 }
 
+TEST_CASE("a failing failpoint tells its place the number that it was given") {
+  set_failpoints("a=fail:4096*1;b=fail");
+  const Fault fault = failpoint("a");
+  CHECK(fault.fail);
+  CHECK(fault.after == 4096);
+  CHECK_FALSE(failpoint("a").fail);
+  CHECK(failpoint("b").after == 0);
+  set_failpoints("");
+}
+
 TEST_CASE("a counted failpoint acts as often as it says and then never again") {
   set_failpoints("a=fail*2;b=die");
   CHECK(hit_failpoint("a"));
