@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "model/net/host_limits.hpp"
+#include "model/net/memory_layout.hpp"
 
 namespace cairn::model {
 namespace {
@@ -70,11 +71,7 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
   const ModelConfig& c = weights_->config;
   const std::int32_t rows = std::min(max_step_tokens_, kTileRows);
   const std::int32_t pairs = c.rotary_dim / 2;
-  state_layer_bytes_ =
-      sizeof(float) *
-      (static_cast<std::size_t>(c.linear_value_heads) * static_cast<std::size_t>(c.linear_key_dim) *
-           static_cast<std::size_t>(c.linear_value_dim) +
-       static_cast<std::size_t>(c.conv_kernel - 1) * static_cast<std::size_t>(c.conv_channels()));
+  state_layer_bytes_ = state_layer_bytes(c);
   const auto take = [&](kernels::HugeBuffer& memory, std::int64_t ld) {
     memory = rows_of(rows, ld);
     return floats(memory);
@@ -95,8 +92,7 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
 }
 
 MemoryLayout CpuBackend::layout() const {
-  return {static_cast<std::size_t>(config().full_layers()) * kv_.layer_bytes(),
-          static_cast<std::size_t>(config().linear_layers()) * state_layer_bytes_};
+  return memory_layout(config(), kv_.type == kernels::KvType::bf16 ? KvType::bf16 : KvType::f32);
 }
 
 BackendInfo CpuBackend::info() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/check.hpp"
 #include "model/net/config.hpp"
+#include "model/net/memory_layout.hpp"
 #include "tests/model/net/temp_dir.hpp"
 #include "tests/support/catch.hpp"
 
@@ -54,6 +55,13 @@ TEST_CASE("parameter counts match the published models") {
   CHECK(shape_by_name("qwen3.5-4b").parameters() == 4205751296);
   CHECK(shape_by_name("qwen3.5-9b").parameters() == 8953803264);
   CHECK(shape_by_name("qwen3.5-27b").parameters() == 26895998464);
+}
+
+TEST_CASE("the 0.8B shape keeps 20,201,472 bytes a state and 12,288 bytes of bf16 KV a token") {
+  const ModelConfig c = shape_by_name("qwen3.5-0.8b");
+  CHECK(memory_layout(c, KvType::bf16).state_bytes == 20'201'472);
+  CHECK(memory_layout(c, KvType::bf16).kv_bytes_per_token() == 12'288);
+  CHECK(memory_layout(c, KvType::f32).kv_bytes_per_token() == 24'576);
 }
 
 TEST_CASE("an unknown shape is refused with the list") {
