@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// The disk tier: recurrent states and the KV of their prefixes in files of one directory, found
+// again by tokens after a restart. What is read back is bit for bit what was written, or an error.
+//
+// A state's file holds its tail of fewer than 16 tokens and their KV; whole blocks lie in segments
+// that states share. Every file is complete, checked and synced before its row appears in the
+// index.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/cache/disk_map.hpp"
+#include "engine/cache/fingerprint.hpp"
+#include "model/net/backend.hpp"
+
+namespace cairn::engine {
+
+/// A stored state as the eviction rule sees it.
+struct DiskItem {
+  DiskId id = 0;  // 0: not stored yet
+  std::int32_t position = 0;
+  StateKind kind = StateKind::planned;
+  std::int64_t last_use_ms = 0;
+  std::uint64_t bytes = 0;  // of the state's own file: blocks may be shared
+};
+
+struct DiskOptions {
+  std::string dir;
+  /// Of states, segments and blobs; the index comes on top (some 5 bytes a token).
+  std::uint64_t max_bytes = 0;
+  std::chrono::milliseconds max_age{0};  // since the last use; 0: no limit
+  Fingerprint fingerprint;
+  model::MemoryLayout layout;
+  /// What keeping a state is worth: the least goes first, and a new state displaces only what is
+  /// worth less than itself. Unset: the least recently used goes first.
+  std::function<double(const DiskItem&)> value;
+  std::chrono::milliseconds retry{30'000};  // after a failed write
+  std::function<std::int64_t()> clock_ms;   // Unix time; unset: the system's
+};
+
+/// A state to write. Nothing of it may change during the call.
+struct DiskState {
+  std::string_view scope;                // who may find it, at most 1,024 bytes; compared
+  std::span<const std::int32_t> tokens;  // [position]
+  StateKind kind = StateKind::planned;
+  std::span<const std::byte> state;          // [layout.state_bytes]
+  std::span<const std::byte* const> blocks;  // [ceil(position / 16)], layout.kv_block_bytes each
+};
+
+struct DiskPut {
+  DiskId id = 0;
+  bool existed = false;  // nothing was written
+  std::uint64_t bytes = 0;
+};
+
+struct DiskMatch {
+  DiskId id = 0;
+  std::int32_t position = 0;
+  StateKind kind = StateKind::planned;
+};
+
+/// Where a state is read to.
+struct DiskSink {
+  std::span<std::byte> state;          // [layout.state_bytes]
+  std::span<std::byte* const> blocks;  // [ceil(position / 16) - first_block]
+  std::int32_t first_block = 0;        // whole blocks before it are not wanted
+};
+
+/// A state as a restart wants to remember it.
+struct DiskEntry {
+  DiskItem item;
+  std::string scope;
+  std::vector<std::int32_t> tokens;  // [position]
+};
+
+struct DiskStat {
+  std::uint64_t bytes = 0, max_bytes = 0;  // bytes: of the files, but for the index
+  std::uint64_t index_bytes = 0;           // as of open or the last flush
+  std::uint64_t states = 0, segments = 0, blocks = 0;
+  std::uint64_t puts = 0, reads = 0, written_bytes = 0, read_bytes = 0;
+  double write_seconds = 0, read_seconds = 0;
+  std::uint64_t evicted = 0, expired = 0;
+  std::uint64_t refused_corrupt = 0;  // files: torn, flipped, cut
+  std::uint64_t refused_foreign = 0;  // files of another fingerprint or format
+  std::uint64_t refused_missing = 0;  // files that a row promised
+  std::uint64_t swept = 0;            // files without a row, at open
+  std::uint64_t write_failures = 0;
+  bool writable = true;
+  std::string why_not;  // the last write failure, while not writable
+};
+
+/// One thread at a time; stat() from any. Never throws for what disk or files do: a failed write
+/// turns writing off until `retry` has passed, a wrong file is deleted with all that need it.
+class DiskStore {
+ public:
+  /// Takes the directory for this process. Files of another fingerprint are deleted, and the log
+  /// says what differs. A damaged index costs its content. Errors as DiskDirectory::open.
+  static Result<std::unique_ptr<DiskStore>> open(DiskOptions options);
+  ~DiskStore();
+  DiskStore(const DiskStore&) = delete;
+
+  /// Writes a state and those of its blocks that are not there yet, making room first. Errors:
+  /// no_memory (does not fit, or displaces what is worth more), unavailable (writing is off).
+  Result<DiskPut> put(const DiskState& state);
+
+  /// The deepest state of at most `max_position` tokens of this prompt. Touches no file.
+  std::optional<DiskMatch> match(std::string_view scope, std::span<const std::int32_t> tokens,
+                                 std::int32_t max_position) const;
+  /// Whether the whole of `tokens` is the path of a stored state.
+  bool contains(std::string_view scope, std::span<const std::int32_t> tokens) const;
+
+  /// Reads and verifies. The sink's content is undefined after an error. Errors: not_found (no such
+  /// state any more), bad_request (a file was wrong: it is deleted), unavailable.
+  Status read(DiskId id, const DiskSink& sink);
+
+  void forget(DiskId id);
+  void forget_scope(std::string_view scope);
+  /// Deletes what was not used for max_age.
+  void expire();
+  /// Removes everything, the index included.
+  Status purge();
+  /// Writes down when states were last used.
+  void flush();
+
+  std::vector<DiskEntry> entries() const;
+
+  /// Small things beside the states (demand tables); `name` as valid_blob_name says. Saved whole or
+  /// not at all.
+  Status save_blob(const std::string& name, std::span<const std::byte> bytes);
+  /// Errors: not_found, bad_request (it was wrong and is deleted), unavailable.
+  Result<std::vector<std::byte>> load_blob(const std::string& name);
+
+  DiskStat stat() const;
+
+ private:
+  class Impl;
+  explicit DiskStore(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What lies in a directory that no process uses: for `cairn cache stat`. Deletes nothing.
+struct DiskScan {
+  std::string fingerprint;  // text form; "" when the directory was never used
+  std::uint64_t bytes = 0, index_bytes = 0;
+  std::uint64_t states = 0, segments = 0, tokens = 0;
+  std::int64_t oldest_use_ms = 0, newest_use_ms = 0;  // Unix time; 0 without states
+};
+Result<DiskScan> scan_directory(const std::string& dir);
+
+/// Takes the directory and removes every file of the cache. Returns their bytes.
+Result<std::uint64_t> purge_directory(const std::string& dir);
+
+}  // namespace cairn::engine

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inside of DiskStore, for its .cpp files.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "engine/cache/disk_directory.hpp"
+#include "engine/cache/disk_file.hpp"
+#include "engine/cache/disk_index.hpp"
+#include "engine/cache/disk_store.hpp"
+
+namespace cairn::engine {
+
+/// The tokens of one block as they lie in a record.
+using DiskTokens = std::array<std::int32_t, model::kBlockTokens>;
+inline constexpr std::size_t kDiskTokenBytes = sizeof(DiskTokens);
+
+/// A tail's tokens in its state's record: -1 past the end.
+DiskTokens disk_tail_tokens(const DiskStateInfo& state);
+
+double seconds_since(std::chrono::steady_clock::time_point begin);
+
+class DiskStore::Impl {
+ public:
+  Impl(DiskOptions options, std::unique_ptr<DiskDirectory> directory);
+
+  // disk_store_open.cpp
+  Status load();
+  Status purge();
+
+  // disk_store_write.cpp
+  Result<DiskPut> put(const DiskState& in);
+  Status save_blob(const std::string& name, std::span<const std::byte> bytes);
+
+  // disk_store_read.cpp
+  Status read(DiskId id, const DiskSink& sink);
+  Result<std::vector<std::byte>> load_blob(const std::string& name);
+
+  // disk_store.cpp
+  /// Removes states, what only they needed, and whatever `batch` names already.
+  void remove(std::span<const DiskId> states, IndexBatch batch = {});
+  void forget_where(const std::function<bool(const DiskStateInfo&)>& gone);
+  void expire();
+  void flush();
+
+  DiskItem item_of(const DiskStateInfo& state) const;
+  const DiskMap& map() const { return map_; }
+  DiskStat stat() const;
+  /// Copies what the owner's thread knows to where stat() looks.
+  void publish();
+
+ private:
+  // disk_store_open.cpp
+  Status open_index();
+  Status check_fingerprint();
+  void delete_all(const std::string& why);
+  Result<std::vector<DirectoryFile>> delete_files();
+  Status sweep();
+  void sweep_segment(const DirectoryFile& file);
+  void sweep_state(const DirectoryFile& file);
+  void sweep_blob(const DirectoryFile& file);
+
+  // disk_store_write.cpp
+  Status make_room(std::uint64_t bytes, double worth);
+  Status write_objects(const DiskState& in, const DiskSegment& segment, const DiskStateInfo& state);
+
+  // disk_store_read.cpp
+  Status read_segment(const ChainEnd& part, const DiskSink& sink);
+  Status read_state(const DiskStateInfo& state, const DiskSink& sink);
+  /// Counts a wrong file. False: it may be right, only the system refused.
+  bool count_refusal(const Error& error);
+
+  // disk_store.cpp
+  void free_files(const DiskFreed& freed);
+  void remove_file(const std::string& name);
+  void set_size(const std::string& name, std::uint64_t bytes);
+
+  double value_of(const DiskItem& item) const;
+  DiskHeader header_of(const DiskSegment& segment) const;
+  DiskHeader header_of(const DiskStateInfo& state) const;
+  std::uint64_t bytes_of(const DiskStateInfo& state) const {
+    return disk_file_bytes(header_of(state), 1);
+  }
+
+  std::int64_t now() const;
+  Status may_write() const;
+  Error turn_off(const Error& why);
+  void wrote();
+  Status commit(IndexBatch batch);
+
+  DiskOptions options_;
+  FingerprintHash fingerprint_;
+  std::unique_ptr<DiskDirectory> directory_;
+  std::unique_ptr<DiskIndex> index_;  // null when it could not be opened again after a purge
+  DiskMap map_;
+  std::unordered_map<std::string, std::uint64_t> sizes_;  // of every file but the index's
+  DiskId next_id_ = 1;
+  std::unordered_set<DiskId> touched_;  // last use not written down yet
+  std::int64_t off_until_ms_ = 0;
+
+  DiskStat now_;  // the owner's thread's
+  mutable std::mutex mutex_;
+  DiskStat published_;
+};
+
+}  // namespace cairn::engine

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing: room is made, files are written and renamed, then the index and the map learn of them.
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "base/check.hpp"
+#include "engine/cache/disk_store_impl.hpp"
+
+namespace cairn::engine {
+namespace {
+
+constexpr std::size_t kBlock = model::kBlockTokens;
+
+}  // namespace
+
+Status DiskStore::Impl::make_room(std::uint64_t bytes, double worth) {
+  if (now_.bytes + bytes <= options_.max_bytes) return ok_status();
+  const Error none{ErrorCode::no_memory, "the disk cache has no room for it", {}};
+  if (bytes > options_.max_bytes) return none;
+  std::vector<std::tuple<double, std::int64_t, DiskId>> order;
+  for (const auto& [id, s] : map_.states()) {
+    order.emplace_back(value_of(item_of(s)), s.last_use_ms, id);
+  }
+  std::sort(order.begin(), order.end());
+  const std::uint64_t need = now_.bytes + bytes - options_.max_bytes;
+  std::uint64_t got = 0;
+  std::vector<DiskId> victims;
+  DiskMap::Preview preview(map_);
+  for (const auto& [value, last_use, id] : order) {
+    if (got >= need || (options_.value && value >= worth)) break;
+    const auto gain = preview.remove(id);
+    got += bytes_of(*map_.state(id));
+    for (const DiskId s : gain.segments) got += disk_file_bytes(header_of(map_.segment(s)), 0);
+    got += gain.blocks * (kDiskTokenBytes + options_.layout.kv_block_bytes + sizeof(DiskChecksum));
+    victims.push_back(id);
+  }
+  if (got < need) return none;
+  now_.evicted += victims.size();
+  remove(victims);
+  return ok_status();
+}
+
+Status DiskStore::Impl::write_objects(const DiskState& in, const DiskSegment& segment,
+                                      const DiskStateInfo& state) {
+  std::vector<DiskRename> names;
+  Status done = ok_status();
+  const auto write = [&](const std::string& name, const DiskHeader& header,
+                         std::span<const DiskRecord> records) {
+    names.push_back({temporary_name(name), name});
+    done = write_disk_file(directory_->fd(), names.back().from, header, records);
+    return done.ok();
+  };
+  IndexBatch batch;
+  bool going = true;
+  if (!segment.tokens.empty()) {
+    const auto first = static_cast<std::size_t>(map_.tokens_in(segment.parent)) / kBlock;
+    std::vector<DiskRecord> records(segment.tokens.size() / kBlock);
+    for (std::size_t b = 0; b < records.size(); ++b) {
+      records[b] = {std::as_bytes(std::span(segment.tokens).subspan(b * kBlock, kBlock)),
+                    std::span(in.blocks[first + b], options_.layout.kv_block_bytes),
+                    {}};
+    }
+    going = write(segment_file_name(segment.id), header_of(segment), records);
+    batch.segments.push_back(&segment);
+  }
+  if (going) {
+    const DiskTokens tail = disk_tail_tokens(state);
+    DiskRecord record{std::as_bytes(std::span(tail)), {}, in.state};
+    if (!state.tail.empty()) record[1] = {in.blocks.back(), options_.layout.kv_block_bytes};
+    going = write(state_file_name(state.id), header_of(state), {&record, 1});
+    batch.states.push_back(&state);
+  }
+  if (going) done = rename_disk_files(directory_->fd(), names);
+  if (done) done = commit(std::move(batch));
+  if (done) {
+    wrote();
+    return done;
+  }
+  for (const DiskRename& n : names) {
+    directory_->remove(n.from);
+    directory_->remove(n.to);
+  }
+  return turn_off(done.error());
+}
+
+Result<DiskPut> DiskStore::Impl::put(const DiskState& in) {
+  check(!in.tokens.empty() && in.blocks.size() == (in.tokens.size() + kBlock - 1) / kBlock &&
+            in.state.size() == options_.layout.state_bytes && in.scope.size() <= kMaxDiskName,
+        "a state for the disk has the sizes of its layout");
+  const auto begin = std::chrono::steady_clock::now();
+  if (Status may = may_write(); !may) return may.error();
+  expire();
+  if (const DiskStateInfo* found = map_.find(in.scope, in.tokens)) {
+    map_.touch(found->id, now());
+    touched_.insert(found->id);
+    return DiskPut{found->id, true, 0};
+  }
+  const ChainEnd shared = map_.match_chain(in.scope, in.tokens);
+  const auto from = static_cast<std::size_t>(map_.tokens_in(shared));
+  const std::size_t whole = in.tokens.size() / kBlock * kBlock;
+  DiskSegment segment{next_id_++,
+                      shared,
+                      std::string(in.scope),
+                      {in.tokens.begin() + static_cast<std::ptrdiff_t>(from),
+                       in.tokens.begin() + static_cast<std::ptrdiff_t>(whole)}};
+  const auto new_blocks = static_cast<std::uint32_t>(segment.tokens.size() / kBlock);
+  DiskStateInfo state;
+  state.id = next_id_++;
+  state.chain = new_blocks > 0 ? ChainEnd{segment.id, new_blocks} : shared;
+  state.scope = segment.scope;
+  state.tail.assign(in.tokens.begin() + static_cast<std::ptrdiff_t>(whole), in.tokens.end());
+  state.position = static_cast<std::int32_t>(in.tokens.size());
+  state.kind = in.kind;
+  state.last_use_ms = now();
+  const std::uint64_t segment_bytes =
+      new_blocks > 0 ? disk_file_bytes(header_of(segment), new_blocks) : 0;
+  const std::uint64_t bytes = segment_bytes + bytes_of(state);
+  DiskItem item = item_of(state);
+  item.id = 0;
+
+  // Room must not be made at the price of the blocks that this state shares.
+  map_.pin(shared);
+  Status done = make_room(bytes, value_of(item));
+  if (done) done = write_objects(in, segment, state);
+  const DiskId id = state.id;
+  if (done) {
+    if (new_blocks > 0) {
+      set_size(segment_file_name(segment.id), segment_bytes);
+      map_.add(std::move(segment));
+    }
+    set_size(state_file_name(id), bytes - segment_bytes);
+    map_.add(std::move(state));
+    ++now_.puts;
+    now_.written_bytes += bytes;
+    now_.write_seconds += seconds_since(begin);
+  }
+  IndexBatch unpinned;
+  unpinned.freed = map_.unpin(shared);
+  if (!unpinned.empty()) remove({}, std::move(unpinned));
+  if (!done) return done.error();
+  return DiskPut{id, false, bytes};
+}
+
+Status DiskStore::Impl::save_blob(const std::string& name, std::span<const std::byte> bytes) {
+  check(valid_blob_name(name), "a blob's name is plain");
+  if (Status may = may_write(); !may) return may;
+  DiskHeader header;
+  header.kind = DiskFileKind::blob;
+  header.fingerprint = fingerprint_;
+  header.record_bytes = bytes.size();
+  header.records = 1;
+  header.name = name;
+  const std::uint64_t size = disk_file_bytes(header, 1);
+  const DiskRename names{temporary_name(blob_file_name(name)), blob_file_name(name)};
+  if (Status room = make_room(size, std::numeric_limits<double>::infinity()); !room) return room;
+  const DiskRecord record{bytes, {}, {}};
+  Status done = write_disk_file(directory_->fd(), names.from, header, {&record, 1});
+  if (done) done = rename_disk_files(directory_->fd(), {&names, 1});
+  if (!done) {
+    directory_->remove(names.from);
+    return turn_off(done.error());
+  }
+  wrote();
+  set_size(names.to, size);
+  return done;
+}
+
+}  // namespace cairn::engine
