@@ -6,6 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/files.hpp"
+#include "cli/plan_commands.hpp"
 #include "engine/placement/plan_solve.hpp"
 
 namespace cairn::cli {
@@ -13,6 +14,7 @@ namespace cairn::cli {
 void add_plan(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("plan", "Checkpoint placement without a model");
   command->require_subcommand(1);
+  add_plan_explain(*command, action);
   CLI::App* solve = command->add_subcommand("solve", "Optimal positions for a demand");
   solve->footer(
       "The input is JSON: depths with weights, and how many states may be kept.\n"

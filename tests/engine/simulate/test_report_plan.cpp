@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is shown of a plan, and what is folded.
 #include "engine/simulate/report_plan.hpp"
+
+#include <algorithm>
+
 #include "tests/support/catch.hpp"
 #include "tests/support/markup.hpp"
 
