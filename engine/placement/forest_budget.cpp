@@ -126,22 +126,14 @@ class BudgetSearch {
     return value;
   }
 
-  // The best of three ways down to the budget.
   ForestHolds filled() const {
-    std::vector<ForestEditor> plans;
-    plans.emplace_back(layout_, spliced(fits_, over_));
-    plans.emplace_back(layout_, fits_.holds);
-    plans.emplace_back(layout_, over_.holds);
-    plans.back().shed(budget_);
-    for (ForestEditor& plan : plans) plan.fill(budget_);
-    ForestEditor& best = *std::min_element(
-        plans.begin(), plans.end(),
-        [](const ForestEditor& a, const ForestEditor& b) { return a.cost() < b.cost(); });
-    const bool proven = best.cost() <= bound_ * (1 + kSame);
+    ForestEditor plan(layout_, spliced(fits_, over_));
+    plan.fill(budget_);
+    const bool proven = plan.cost() <= bound_ * (1 + kSame);
     if (!proven && layout_.size() * over_.plan.states.size() <= kExchangeWork) {
-      best.exchange(budget_);
+      plan.exchange(budget_);
     }
-    return best.holds();
+    return plan.holds();
   }
 
   // Of all plans that follow one of the two before some rank and the other from it on, the cheapest

@@ -29,8 +29,8 @@ class ForestSolver {
   /// save nothing. price * (all bytes) must be finite.
   ForestPlan solve_at(double price);
 
-  /// A plan of at most `budget_bytes` (>= 0) with the best bound that prices can prove. It starts
-  /// from the plans that are optimal at the price of that bound, fills what they leave over by
+  /// A plan of at most `budget_bytes` (>= 0) with the best bound that prices can prove. It
+  /// splices the two plans that are optimal at the price of that bound, fills what is left over by
   /// saved seconds per byte and, where nodes times states are few, exchanges single states. With
   /// one chain and free KV it is optimal. Fails when the pinned states do not fit.
   Result<ForestPlan> solve_within(double budget_bytes);
