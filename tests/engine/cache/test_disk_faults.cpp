@@ -10,6 +10,7 @@
 #include <functional>
 #include <thread>
 
+#include "engine/cache/disk_file.hpp"
 #include "tests/engine/cache/disk_kit.hpp"
 
 using namespace cairn;
@@ -162,6 +163,33 @@ TEST_CASE("a file in another's place is refused though its checksums are right")
                                std::filesystem::copy_options::overwrite_existing);
     CHECK_FALSE(ReadBack(*store, *store->match("", b.tokens, kAny)).status);
     CHECK(store->stat().refused_corrupt == 1);
+    CHECK(bench.files().empty());
+  }
+}
+
+TEST_CASE("a file with right checksums over other tokens than the index's is refused") {
+  for (const std::string suffix : {".kv", ".state"}) {
+    DiskBench bench;
+    const Pair pair;
+    auto store = bench.open();
+    REQUIRE(pair.deep.put(*store));
+    const std::string name = bench.only_file(suffix);
+    const int dir = ::open(bench.options.dir.c_str(), O_RDONLY | O_DIRECTORY);
+    DiskHeader header;
+    {
+      const auto reader = DiskReader::open(dir, name, bench.options.fingerprint.hash());
+      REQUIRE(reader);
+      header = reader->header();
+    }
+    const std::vector<std::byte> other(header.record_bytes, std::byte{1});
+    const std::vector<DiskRecord> records(header.records, DiskRecord{other, {}, {}});
+    REQUIRE(write_disk_file(dir, name + ".tmp", header, records));
+    const DiskRename over{name + ".tmp", name};
+    REQUIRE(rename_disk_files(dir, {&over, 1}));
+    ::close(dir);
+    const ReadBack back(*store, *store->match("s", pair.tokens, kAny));
+    REQUIRE_FALSE(back.status);
+    CHECK(back.status.error().message.find("other tokens") != std::string::npos);
     CHECK(bench.files().empty());
   }
 }
