@@ -15,13 +15,20 @@ void add_plan(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("plan", "Checkpoint placement without a model");
   command->require_subcommand(1);
   add_plan_explain(*command, action);
-  CLI::App* solve = command->add_subcommand("solve", "Optimal positions for a demand");
+  CLI::App* solve = command->add_subcommand("solve", "Optimal states for a demand or a forest");
   solve->footer(
-      "The input is JSON: depths with weights, and how many states may be kept.\n"
-      "Example:\n"
-      "  echo '{\"demand\": [[512, 3], [2048, 1]], \"budget\": 1}' | cairn plan solve -");
+      "The input is JSON: depths with weights, and how many states may be kept; or a forest of\n"
+      "prefixes with rates, and either what a byte must earn (price, seconds of prefill per "
+      "second\n"
+      "and byte) or how many bytes there are (budget_bytes).\n"
+      "Examples:\n"
+      "  echo '{\"demand\": [[512, 3], [2048, 1]], \"budget\": 1}' | cairn plan solve -\n"
+      "  echo '{\"nodes\": [{\"parent\": -1, \"depth\": 500, \"demand\": 0.5},\n"
+      "                   {\"parent\": 0, \"depth\": 900, \"demand\": 2, \"can_hold\": true}],\n"
+      "         \"state_bytes\": 20201472, \"kv_bytes_per_token\": 12288,\n"
+      "         \"budget_bytes\": 40000000}' | cairn plan solve -");
   auto path = std::make_shared<std::string>();
-  solve->add_option("FILE", *path, "The demand; - reads standard input")->required();
+  solve->add_option("FILE", *path, "The problem; - reads standard input")->required();
   solve->callback([path, &action] {
     action = [path] {
       const auto answer = engine::solve_plan_json(read_input(*path));

@@ -33,6 +33,10 @@ refuses /nowhere/keys serve --model demo --api-key-file /nowhere/keys
 refuses no-such-shape bench model --shape no-such-shape
 
 echo '{"demand": [[512, 3], [2048, 1]], "budget": 1}' | "$cairn" plan solve - | python3 -m json.tool >/dev/null || fail "plan solve"
+forest='"nodes": [{"parent": -1, "depth": 500, "demand": 1}], "state_bytes": 8, "kv_bytes_per_token": 2'
+echo "{$forest, \"budget_bytes\": 1008}" | "$cairn" plan solve - | grep -q '"states":\[0\].*"bytes":1008' || fail "plan solve of a forest"
+echo "{$forest}" | "$cairn" plan solve - 2>"$work/err" && fail "plan solve took a forest without a price or budget"
+grep -q budget_bytes "$work/err" || fail "plan solve did not ask for a price or budget"
 echo '{"demand": 5}' | "$cairn" plan solve - 2>"$work/err" && fail "plan solve took a bad demand"
 grep -q demand "$work/err" || fail "plan solve did not name the field"
 rm -rf "$work/tiny"
