@@ -145,10 +145,11 @@ void PlanTree::claim(PlanNode node, Claim claim, StateKind kind) {
   check(node != kPlanRoot && n.used && claim != Claim::none, "a claim needs a node");
   check(n.claim == Claim::none || (n.claim == Claim::pending && claim == Claim::stored),
         "a node is claimed once");
-  if (n.claim == Claim::none) count_claim(node, 1);
+  const Claim before = n.claim;
+  if (before == Claim::none) count_claim(node, 1);
   n.claim = claim;
   n.kind = kind;
-  tell({.type = TreeOp::Type::claim, .claim = claim, .kind = kind, .node = node});
+  tell({.type = TreeOp::Type::claim, .claim = claim, .before = before, .kind = kind, .node = node});
 }
 
 void PlanTree::release(PlanNode node) {

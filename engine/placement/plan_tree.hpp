@@ -31,7 +31,8 @@ struct ByteCosts {
 struct TreeOp {
   enum class Type : std::uint8_t { leaf, split, merge, remove, claim, release, clear };
   Type type = Type::leaf;
-  Claim claim = Claim::none;            // claim: pending or stored
+  Claim claim = Claim::none;            // claim: pending or stored; release: what it was
+  Claim before = Claim::none;           // claim: none or pending
   StateKind kind = StateKind::planned;  // claim
   PlanNode node = kPlanRoot;            // leaf, split: the new node; else the node meant
   PlanNode other = kPlanRoot;           // leaf: its parent; split: the lower node

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predicted demand over the plan tree: statistics at points, the rate of every node, and what each
+// kept state serves (placement.md sections 4 and 5).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/placement/cache_policy.hpp"
+#include "engine/placement/hazard.hpp"
+#include "engine/placement/interior.hpp"
+#include "engine/placement/plan_tree.hpp"
+
+namespace cairn::engine {
+
+struct DemandOptions {
+  double horizon = 64;         // of discounting, ticks
+  double half_life = 4000;     // of the tables, ticks
+  int sweep_every = 8;         // ticks
+  std::uint64_t idle = 2048;   // ticks after which a point is forgotten
+  std::uint64_t young = 4096;  // ticks for which a prompt's first split is waited for
+  std::size_t atoms = 16;      // positions at which it is expected
+  bool classes = true;         // kinds, hits, turns and gaps tell points apart
+  bool interior = true;        // first splits are predicted at all
+};
+
+/// A tree point: a prompt's end, a place where some overlap ended, or a position with a meaning
+/// that was worth a state.
+enum class PointKind : std::uint8_t { none, end, branch, turn, answer, pinned };
+inline constexpr int kPointKinds = 6;
+
+/// One sweep's result, published by the planner's replica and adopted by the policy. Immutable.
+struct DemandRates {
+  std::uint64_t tick = 0;  // of the sweep
+  std::shared_ptr<const HazardRates> points, splits;
+};
+
+/// Owned by one thread: the policy's, and the planner's replica. Deterministic in the calls.
+class DemandForest final : public TreeListener {
+ public:
+  explicit DemandForest(const PlanTree& tree, DemandOptions options = {});
+
+  void changing(const TreeOp& op) override;
+  void changed(const TreeOp& op) override;
+
+  /// One request. True when a sweep was due: the tables have been fed and all rates are new.
+  bool observe(const RequestView& request);
+  /// Adopts tables that were computed elsewhere from the same requests; sweeps are then made from
+  /// them until they are more than `kStale` ticks old.
+  void adopt(std::shared_ptr<const DemandRates> rates);
+  static constexpr std::uint64_t kStale = 16;
+  /// What this forest's last sweep computed.
+  std::shared_ptr<const DemandRates> rates() const { return rates_; }
+
+  /// Requests per tick whose overlap ends at the node, or on the edges below it before another
+  /// node.
+  double own_rate(PlanNode node) const { return points_[node].rate + points_[node].atoms; }
+  /// W: of all points and atoms for which this claim is, or would be, the nearest one.
+  double served(PlanNode node) const { return points_[node].mass - points_[node].below; }
+
+  /// Where the unshared part of the last request is expected to split: one atom each, equal shares.
+  const std::vector<std::int32_t>& last_atoms() const { return last_atoms_; }
+  /// Of a first split there, all atoms together: rate per tick, and expected discounted number.
+  double last_split_rate() const { return rates_->splits->at(last_turn_, 0).rate(1); }
+  double last_split_hits() const { return rates_->splits->at(last_turn_, 0).hits(1); }
+
+  PointKind kind(PlanNode node) const { return points_[node].kind; }
+  const InteriorMixture& interior() const { return interior_; }
+  std::int64_t points() const { return static_cast<std::int64_t>(active_.size()); }
+  std::uint64_t tick() const { return tick_; }
+  std::uint64_t sweeps_adopted() const { return adopted_; }
+  /// Throws InvariantError when the masses differ from a recount by more than rounding; O(nodes).
+  void verify() const;
+
+ private:
+  struct Point {
+    PointKind kind = PointKind::none;
+    std::uint8_t turn = 0;     // ends: ends above it on the path, capped
+    std::uint8_t gap = 0;      // other kinds: age bucket of the gap between the last two events
+    std::int32_t at = -1;      // place in active_
+    std::int32_t prompt = -1;  // the young prompt that brought this part of the path
+    std::uint32_t hits = 0;
+    std::uint64_t last = 0;  // tick of the last event
+    std::uint64_t born = 0;  // tick of the request that brought this part of the path
+    double rate = 0;         // of the point
+    double atoms = 0;        // of first splits on the edges below
+    double mass = 0;         // rate and atoms of the subtree
+    double below = 0;        // of that, served by claims strictly below
+  };
+  /// A prompt that brought something new, while it is young.
+  struct Young {
+    PlanNode end = kNoPlanNode;  // none: the slot is free at the next sweep
+    std::int32_t start = 0, length = 0;
+    std::uint64_t born = 0;
+    bool split = false;  // it has been
+    int turn = 0;
+    double each = 0;  // rate of an atom, as it stands in the nodes
+    std::vector<std::int32_t> atoms;
+  };
+
+  int table_class(const Point& p) const;
+  int feature(const Point& p) const;
+  double rate_now(const Point& p) const;
+  int turn_of(PlanNode end) const;
+
+  void hit(PlanNode node);
+  void split(std::size_t young, std::int32_t position);
+  void end_of_prompt(const RequestView& request);
+  void watch(const RequestView& request);
+  void unwatch(Young& young);
+  void activate(PlanNode node);
+  void deactivate(PlanNode node);
+  void meaning(PlanNode node, StateKind kind);
+
+  void sweep();
+  void expose(double ticks);
+  void renew_rates();
+
+  void set_rate(PlanNode node, double rate);
+  void add_mass(PlanNode node, double by);
+  void add_below(PlanNode node, double by);
+  void spread(const Young& young, double by, bool masses);
+  void split_edge(const TreeOp& op);
+  void recount(std::vector<Point>& points) const;
+
+  const PlanTree& tree_;
+  DemandOptions options_;
+  HazardTables tables_;
+  HazardTables split_tables_;
+  std::shared_ptr<const DemandRates> rates_;
+  InteriorMixture interior_;
+  std::vector<Point> points_;     // by slot
+  std::vector<PlanNode> active_;  // points not idle for long
+  std::vector<Young> young_;      // slots
+  std::vector<std::int32_t> free_young_;
+  std::vector<std::int32_t> watched_;  // slots in use, by birth
+  std::vector<std::int32_t> last_atoms_;
+  int last_turn_ = 0;
+  std::uint64_t tick_ = 0;
+  std::uint64_t swept_ = 0;
+  std::uint64_t exposed_ = 0;
+  std::uint64_t adopted_ = 0;
+};
+
+}  // namespace cairn::engine

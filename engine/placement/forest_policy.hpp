@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The default rule: every state, kept or to be kept, is worth the recompute that its loss is
+// predicted to cost per tick and byte (placement.md section 5).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/placement/cache_policy.hpp"
+#include "engine/placement/demand_forest.hpp"
+
+namespace cairn::engine {
+
+struct ForestOptions {
+  DemandOptions demand;
+  std::size_t interior = 4;        // planned positions of a prompt
+  std::size_t interior_spare = 8;  // while nothing has had to be evicted
+  double entry = 2;                // a planned position must be worth this many times the price
+  double price_keep = 0.95;        // of the moving average of dropped densities
+  std::int32_t round_from = 512;   // depth from which branch and interior positions are rounded
+  std::int32_t round_to = 32;
+};
+
+class ForestPolicy final : public CachePolicy {
+ public:
+  explicit ForestPolicy(ForestOptions options = {});
+
+  std::string name() const override { return "forest"; }
+  void attach(const PlanTree& tree) override;
+  void observe(const RequestView& request) override;
+  std::vector<Placement> place(const RequestView& request) override;
+  PlanNode least(const Usable& usable) override;
+  void learn_costs(const PolicyCosts& costs) override { costs_ = costs; }
+  void changing(const TreeOp& op) override;
+  void changed(const TreeOp& op) override;
+
+  double price() const { return price_; }  // cost per tick and byte
+  const DemandForest& demand() const { return *demand_; }
+  /// Predicted cost per tick of losing a claim.
+  double loss(PlanNode node) const;
+  double density(PlanNode node) const;  // loss per byte
+
+ private:
+  using Entry = std::pair<double, PlanNode>;  // density when it was listed
+  void list(PlanNode node);
+  void relist();
+  std::int32_t rounded(std::int32_t position) const;
+  void add_interior(const RequestView& request, std::vector<Placement>& out) const;
+
+  ForestOptions options_;
+  PolicyCosts costs_;
+  std::unique_ptr<DemandForest> demand_;
+  std::vector<Entry> heap_;  // least density on top
+  double price_ = 0;
+};
+
+}  // namespace cairn::engine

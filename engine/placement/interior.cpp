@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/placement/interior.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cairn::engine {
+namespace {
+
+constexpr std::size_t kRemembered = 256;
+constexpr std::size_t kFewest = 8;  // samples, below them: uniform only
+constexpr double kForget = 0.97;
+constexpr double kUniformLeast = 0.05;
+constexpr int kUniform = 3;
+constexpr double kBins = 64;   // of a prompt, for the densities
+constexpr double kSmooth = 1;  // uniform samples mixed into each histogram
+
+}  // namespace
+
+double InteriorMixture::placed(const Split& split, int component, std::int32_t length) {
+  switch (component) {
+    case 0:
+      return split.position;
+    case 1:
+      return static_cast<double>(split.position) / split.length * length;
+    default:
+      return length - (split.length - split.position);
+  }
+}
+
+// Probability of the bin around `position`, among positions in (start, length).
+double InteriorMixture::density(int component, std::int32_t start, std::int32_t position,
+                                std::int32_t length) const {
+  const double width = length / kBins;
+  const double uniform = std::min(1.0, width / std::max(1.0, static_cast<double>(length - start)));
+  if (component == kUniform) return uniform;
+  double inside = 0, near = 0;
+  for (const Split& s : splits_) {
+    const double x = placed(s, component, length);
+    if (x <= start || x >= length) continue;
+    inside += 1;
+    if (std::abs(x - position) <= width / 2) near += 1;
+  }
+  return (near + kSmooth * uniform) / (inside + kSmooth);
+}
+
+void InteriorMixture::first_split(std::int32_t start, std::int32_t position, std::int32_t length) {
+  if (splits_.size() >= kFewest) {
+    for (int c = 0; c <= kUniform; ++c) {
+      double& loss = loss_[static_cast<std::size_t>(c)];
+      loss = kForget * loss - std::log(density(c, start, position, length));
+    }
+  }
+  if (splits_.size() < kRemembered) {
+    splits_.push_back({position, length});
+  } else {
+    splits_[next_] = {position, length};
+    next_ = (next_ + 1) % kRemembered;
+  }
+}
+
+std::array<double, 4> InteriorMixture::weights() const {
+  std::array<double, 4> w{0, 0, 0, 1};
+  if (splits_.size() < kFewest) return w;
+  const double least = *std::min_element(loss_.begin(), loss_.end());
+  double sum = 0;
+  for (std::size_t c = 0; c < 4; ++c) sum += w[c] = std::exp(least - loss_[c]);
+  for (double& x : w) x /= sum;
+  if (w[kUniform] < kUniformLeast) {
+    const double rest = (1 - kUniformLeast) / (1 - w[kUniform]);
+    for (double& x : w) x *= rest;
+    w[kUniform] = kUniformLeast;
+  }
+  return w;
+}
+
+void InteriorMixture::atoms(std::int32_t start, std::int32_t length, std::size_t count,
+                            std::vector<std::int32_t>& out) const {
+  out.clear();
+  if (length - start < 2) return;
+  const std::array<double, 4> w = weights();
+  std::vector<std::pair<double, double>> weighted;  // position, weight
+  weighted.reserve(3 * splits_.size() + static_cast<std::size_t>(kBins));
+  for (int c = 0; c < kUniform; ++c) {
+    const double share = w[static_cast<std::size_t>(c)];
+    if (share < 1e-3) continue;
+    const std::size_t first = weighted.size();
+    for (const Split& s : splits_) {
+      const double x = placed(s, c, length);
+      if (x > start && x < length) weighted.emplace_back(x, 0);
+    }
+    for (std::size_t i = first; i < weighted.size(); ++i) {
+      weighted[i].second = share / static_cast<double>(weighted.size() - first);
+    }
+  }
+  for (int i = 0; i < static_cast<int>(kBins); ++i) {
+    weighted.emplace_back(start + (i + 0.5) / kBins * (length - start), w[kUniform] / kBins);
+  }
+  std::sort(weighted.begin(), weighted.end());
+  double total = 0;
+  for (const auto& [x, weight] : weighted) total += weight;
+  double sum = 0;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double wanted = (static_cast<double>(i) + 0.5) / static_cast<double>(count) * total;
+    while (at + 1 < weighted.size() && sum + weighted[at].second < wanted) {
+      sum += weighted[at++].second;
+    }
+    out.push_back(std::clamp(static_cast<std::int32_t>(weighted[at].first), start + 1, length - 1));
+  }
+}
+
+}  // namespace cairn::engine

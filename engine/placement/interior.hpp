@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a prompt that nobody has shared yet will split first: a mixture of the positions, fractions
+// and distances from the end at which earlier prompts did, and of the uniform distribution
+// (placement.md section 4).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace cairn::engine {
+
+class InteriorMixture {
+ public:
+  /// A prompt of `length` tokens, of which those up to `start` were shared when it came, split
+  /// first at `position`, start < position < length.
+  void first_split(std::int32_t start, std::int32_t position, std::int32_t length);
+
+  /// Atoms of equal weight at quantiles of (start, length), ascending, not all distinct; fewer only
+  /// when there is no room.
+  void atoms(std::int32_t start, std::int32_t length, std::size_t count,
+             std::vector<std::int32_t>& out) const;
+
+  std::size_t samples() const { return splits_.size(); }
+  /// position, fraction, distance from the end, uniform; they sum to 1.
+  std::array<double, 4> weights() const;
+
+ private:
+  struct Split {
+    std::int32_t position = 0, length = 0;
+  };
+  static double placed(const Split& split, int component, std::int32_t length);
+  double density(int component, std::int32_t start, std::int32_t position,
+                 std::int32_t length) const;
+
+  std::vector<Split> splits_;  // the last kRemembered, as a ring
+  std::size_t next_ = 0;
+  std::array<double, 4> loss_{};
+};
+
+}  // namespace cairn::engine
