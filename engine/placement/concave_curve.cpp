@@ -8,12 +8,14 @@ namespace cairn::engine {
 void CurvePool::reset(std::size_t expected_breaks) {
   breaks_.clear();
   breaks_.reserve(expected_breaks);
+  operations_ = 0;
 }
 
 template <CurvePool::Side S>
 std::int32_t CurvePool::meld(std::int32_t a, std::int32_t b) {
   if (a < 0) return b;
   if (b < 0) return a;
+  ++operations_;
   Break* x = &breaks_[static_cast<std::size_t>(a)];
   Break* y = &breaks_[static_cast<std::size_t>(b)];
   if (S == kLow ? y->at < x->at : y->at > x->at) {

@@ -28,6 +28,8 @@ class CurvePool {
  public:
   /// Forgets every break; curves made before are void.
   void reset(std::size_t expected_breaks);
+  /// Heaps melded since the reset, what all work is made of.
+  std::int64_t operations() const { return operations_; }
 
   /// into += from; both end at the same place.
   void add(Curve& into, const Curve& from);
@@ -64,6 +66,7 @@ class CurvePool {
   static void clear(Curve& curve);
 
   std::vector<Break> breaks_;
+  std::int64_t operations_ = 0;
 };
 
 }  // namespace cairn::engine

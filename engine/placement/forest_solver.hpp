@@ -25,7 +25,7 @@ class ForestSolver {
   /// Fails as lay_out_forest does.
   static Result<ForestSolver> make(std::span<const ForestNode> nodes, CostModel cost);
 
-  /// The exact optimum at a price >= 0, O(n log^2 n). Of equally good plans one without states that
+  /// The exact optimum at a price >= 0, O(n log n). Of equally good plans one without states that
   /// save nothing. price * (all bytes) must be finite.
   ForestPlan solve_at(double price);
 
@@ -41,6 +41,8 @@ class ForestSolver {
   /// solve_at, by rank of the layout.
   ForestHolds holds_at(double price);
   const ForestLayout& layout() const { return layout_; }
+  /// What the last solve at a price did: O(n log n) melds of heaps, whatever the shape.
+  std::int64_t operations() const { return pool_.operations(); }
 
  private:
   // What the best plan does depends on x = F(nearest chosen proper ancestor) only.

@@ -168,6 +168,40 @@ TEST_CASE("a chain and a comb of 300,000 nodes are solved without deep recursion
   }
 }
 
+TEST_CASE("twice the nodes take twice the operations, on every shape and at every price") {
+  std::uniform_real_distribution<double> unit(0, 1);
+  enum class Shape : std::uint8_t { chain, comb, random };
+  const auto operations = [&](Shape shape, std::int32_t nodes, double price) {
+    std::mt19937_64 rng(46);
+    Forest forest;
+    for (std::int32_t i = 0; i < nodes; ++i) {
+      ForestNode n;
+      n.parent = i - 1;
+      if (shape == Shape::comb && i > 1 && i % 2 == 0) n.parent = i - 2;
+      if (shape == Shape::random) n.parent = static_cast<std::int32_t>(unit(rng) * (i + 1)) - 1;
+      const auto above = n.parent < 0 ? 0 : forest[static_cast<std::size_t>(n.parent)].depth;
+      n.depth = above + 1 + static_cast<std::int64_t>(100 * unit(rng));
+      n.demand = std::pow(unit(rng), 4);
+      n.state_bytes = 1000;
+      n.edge_bytes = static_cast<double>(n.depth - above);
+      n.can_hold = shape != Shape::comb || i % 2 == 1;  // ends come together all along the spine
+      forest.push_back(n);
+    }
+    ForestSolver solver = solver_of(forest);
+    solver.solve_at(price);
+    return static_cast<double>(solver.operations());
+  };
+  for (const Shape shape : {Shape::chain, Shape::comb, Shape::random}) {
+    for (const double price : {1e-4, 0.01, 1.0}) {
+      const double small = operations(shape, 10'000, price);
+      const double large = operations(shape, 20'000, price);
+      CAPTURE(static_cast<int>(shape), price, small, large);
+      CHECK(large <= 2.3 * small);
+      CHECK(large <= 20'000 * std::log2(20'000));
+    }
+  }
+}
+
 TEST_CASE("magnitudes of demand and bytes leave the plan as it is") {
   std::mt19937_64 rng(45);
   for (int round = 0; round < 300; ++round) {
