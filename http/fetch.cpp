@@ -13,6 +13,7 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
+#include <boost/system/system_error.hpp>
 #include <exception>
 #include <optional>
 #include <string_view>
@@ -96,8 +97,8 @@ Result<std::string> fetch(const std::string& url, const FetchOptions& options) {
   }
   try {
     if (failure) std::rethrow_exception(failure);
-  } catch (const std::exception& error) {
-    return Error{ErrorCode::unavailable, url + ": " + error.what(), "url"};
+  } catch (const boost::system::system_error& error) {
+    return Error{ErrorCode::unavailable, url + ": " + error.code().message(), "url"};
   }
   if (response->result() != beast::http::status::ok) {
     return Error{ErrorCode::unavailable,

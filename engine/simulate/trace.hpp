@@ -61,4 +61,9 @@ struct TraceOptions {
 /// file, line, field and what was expected.
 std::unique_ptr<const Trace> read_trace(const std::string& path, const TraceOptions& options = {});
 
+/// A trace of stated overlaps: request i's prompt is its parent's up to the overlap and then ids
+/// that no request before has. Throws InvariantError where a parent is not earlier or an overlap
+/// longer than either prompt.
+std::unique_ptr<const Trace> chain_trace(std::vector<TraceRequest> requests);
+
 }  // namespace cairn::engine

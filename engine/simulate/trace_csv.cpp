@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/check.hpp"
 #include "engine/simulate/trace_formats.hpp"
 
 namespace cairn::engine {
@@ -69,7 +70,7 @@ class CsvReader {
     std::string line;
     while (lines_.next(line)) read_row(line);
     if (requests_.empty()) lines_.fail("rows below the header");
-    return std::make_unique<ChainTrace>(std::move(requests_), std::move(first_fresh_));
+    return chain_trace(std::move(requests_));
   }
 
  private:
@@ -129,7 +130,6 @@ class CsvReader {
       r.output_tokens =
           static_cast<std::int32_t>(integer(output_, "output_tokens", 0, kMaxTracePrompt, ""));
     }
-    first_fresh_.push_back(used_ids_);
     used_ids_ += r.length - r.overlap;
     if (used_ids_ > kMaxTraceIds) {
       lines_.fail("prompt_tokens",
@@ -152,11 +152,27 @@ class CsvReader {
   std::size_t columns_ = 0;
   std::size_t length_ = 0, overlap_ = 0, parent_ = 0, time_ = 0, output_ = 0;
   std::vector<TraceRequest> requests_;
-  std::vector<std::int64_t> first_fresh_;
   std::int64_t used_ids_ = 0;
 };
 
 }  // namespace
+
+std::unique_ptr<const Trace> chain_trace(std::vector<TraceRequest> requests) {
+  std::vector<std::int64_t> first_fresh;
+  std::int64_t used = 0;
+  for (const TraceRequest& r : requests) {
+    const auto row = std::ssize(first_fresh);
+    check(r.length >= 1 && r.overlap >= 0 && r.overlap <= r.length,
+          "an overlap outside its prompt");
+    check(r.parent >= -1 && r.parent < row, "a parent that is not earlier");
+    check(r.overlap <= (r.parent < 0 ? 0 : requests[static_cast<std::size_t>(r.parent)].length),
+          "an overlap longer than the parent");
+    first_fresh.push_back(used);
+    used += r.length - r.overlap;
+    check(used <= kMaxTraceIds, "more fresh tokens than there are ids");
+  }
+  return std::make_unique<ChainTrace>(std::move(requests), std::move(first_fresh));
+}
 
 std::unique_ptr<const Trace> read_trace_csv(TraceLines& lines, const std::string& header) {
   return CsvReader(lines, header).read();

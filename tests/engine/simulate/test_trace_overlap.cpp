@@ -3,6 +3,7 @@
 #include <random>
 #include <unordered_map>
 
+#include "base/check.hpp"
 #include "engine/simulate/trace.hpp"
 #include "tests/model/net/temp_dir.hpp"
 #include "tests/support/catch.hpp"
@@ -80,4 +81,15 @@ TEST_CASE("Random chains, parents covered by their own parents among them, overl
     dir.write("t", text);
     REQUIRE(rows_off(*read_trace(dir.file("t"))) == 0);
   }
+}
+
+TEST_CASE("A chain that contradicts itself is a broken invariant") {
+  const auto make = [](TraceRequest second) {
+    return chain_trace({{.length = 5, .overlap = 0, .parent = -1}, second});
+  };
+  CHECK(rows_off(*make({.length = 9, .overlap = 5, .parent = 0})) == 0);
+  CHECK_THROWS_AS(make({.length = 9, .overlap = 6, .parent = 0}), InvariantError);
+  CHECK_THROWS_AS(make({.length = 4, .overlap = 5, .parent = 0}), InvariantError);
+  CHECK_THROWS_AS(make({.length = 9, .overlap = 1, .parent = 1}), InvariantError);
+  CHECK_THROWS_AS(make({.length = 9, .overlap = 1, .parent = -1}), InvariantError);
 }
