@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/placement/policy.hpp"
 #include "metrics/metrics.hpp"
 
 namespace cairn::actors {
@@ -22,7 +23,7 @@ engine::PrefixOptions prefix_options(const EngineOptions& options) {
 PrefixDesk::PrefixDesk(std::shared_ptr<Shared> shared, Mail& mail)
     : shared_(std::move(shared)),
       mail_(mail),
-      cache_(*shared_->pools, engine::make_policy(shared_->options.policy).take(),
+      cache_(*shared_->pools, engine::make_lru_policy(shared_->options.policy).take(),
              prefix_options(shared_->options)) {}
 
 void PrefixDesk::handle(const PrefixMessage& message) {

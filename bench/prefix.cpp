@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "engine/prefix/prefix_cache.hpp"
@@ -18,6 +20,9 @@ using namespace cairn::engine;
 namespace {
 
 constexpr model::MemoryLayout kLayout{.kv_block_bytes = 196'608, .state_bytes = 20'201'472};
+constexpr ByteCosts kCosts{.state_bytes = kLayout.state_bytes,
+                           .kv_bytes_per_token = kLayout.kv_block_bytes / model::kBlockTokens,
+                           .kv_block = model::kBlockTokens};
 
 // Processor time, so that a busy machine does not fail a fact.
 double processor_seconds() {
@@ -42,10 +47,14 @@ Tokens random_tokens(std::mt19937& rng, std::int32_t n) {
   return t;
 }
 
-class BranchAndEnd final : public Policy {
+// Branches and ends, least recently used first.
+class BranchAndEnd final : public CachePolicy {
  public:
   std::string name() const override { return "bench"; }
-  std::vector<Placement> place(const PlacementQuery& q) override {
+  void observe(const RequestView& q) override {
+    if (q.resume > 0) use(q.resume_node);
+  }
+  std::vector<Placement> place(const RequestView& q) override {
     std::vector<Placement> out;
     if (q.overlap > q.resume && q.overlap < q.length - 1) {
       out.push_back({q.overlap, StateKind::branch});
@@ -53,6 +62,33 @@ class BranchAndEnd final : public Policy {
     if (q.length - 1 > q.resume) out.push_back({q.length - 1, StateKind::prompt_end});
     return out;
   }
+  PlanNode least(const Usable& usable) override {
+    for (const auto& [key, node] : order_) {
+      if (usable(node)) return node;
+    }
+    return kNoPlanNode;
+  }
+  void changed(const TreeOp& op) override {
+    if (op.type == TreeOp::Type::claim) use(op.node);
+  }
+  void changing(const TreeOp& op) override {
+    if (op.type == TreeOp::Type::release) forget(op.node);
+  }
+
+ private:
+  void use(PlanNode node) {
+    forget(node);
+    if (keys_.size() <= node) keys_.resize(tree().slots());
+    keys_[node] = ++uses_;
+    order_.emplace(uses_, node);
+  }
+  void forget(PlanNode node) {
+    if (node < keys_.size() && keys_[node] > 0) order_.erase(std::exchange(keys_[node], 0));
+  }
+
+  std::uint64_t uses_ = 0;
+  std::map<std::uint64_t, PlanNode> order_;
+  std::vector<std::uint64_t> keys_;  // by node
 };
 
 struct Timed {
@@ -82,7 +118,8 @@ Timed serve(PrefixCache& cache, SequenceId id, const Tokens& tokens) {
   for (PlannedSave& s : lease.saves) {
     const auto blocks = table.begin() + blocks_for(s.position);
     SavedState saved{id,     request.tokens,     s.position,
-                     s.kind, std::move(s.state), std::vector<KvBlockRef>(table.begin(), blocks)};
+                     s.kind, std::move(s.state), std::vector<KvBlockRef>(table.begin(), blocks),
+                     {}};
     const double before = processor_seconds();
     cache.publish(std::move(saved));
     t.publish += processor_seconds() - before;
@@ -114,7 +151,7 @@ void long_prompts() {
   fact("lookup of 100,000 tokens, resumed at 99,000", best * 1e6, 1000);
   fact("publish of its end", publish * 1e6, 1000);
 
-  RadixForest forest;
+  RadixForest forest(kCosts);
   for (std::uint64_t i = 1; i <= 2000; ++i) forest.insert(with_question(), i);
   const Tokens prompt = with_question();
   double match = 1e9;
@@ -159,7 +196,7 @@ void pressure() {
 
 void many_nodes() {
   std::mt19937 rng(3);
-  RadixForest forest;
+  RadixForest forest(kCosts);
   std::uint64_t tick = 0;
   std::vector<Tokens> shared;
   for (int i = 0; i < 100; ++i) shared.push_back(random_tokens(rng, 200));
@@ -171,7 +208,7 @@ void many_nodes() {
     const Tokens tail = random_tokens(rng, 20);
     t.insert(t.end(), tail.begin(), tail.end());
     forest.insert(t, ++tick);
-    forest.trim(200'000, 64'000'000);
+    forest.trim({.max_nodes = 200'000, .max_tokens = 64'000'000});
   }
   fact("insert and forget at 200,000 nodes, mean", (processor_seconds() - start) / inserts * 1e6,
        50);

@@ -129,7 +129,7 @@ void Sequence::advance(std::int32_t rows, std::vector<SavedState>& saved) {
   for (; next_save_ < saves_.size() && saves_[next_save_].position <= progress_; ++next_save_) {
     PlannedSave& save = saves_[next_save_];
     saved.push_back({spec_.id, spec_.tokens, save.position, save.kind, std::move(save.state),
-                     blocks_to(save.position)});
+                     blocks_to(save.position), spec_.lease.scope});
   }
 }
 
@@ -167,10 +167,13 @@ bool Sequence::add_save(PlannedSave save) {
 }
 
 SavedState Sequence::hand_over(StateKind kind) {
-  SavedState saved{spec_.id, all_tokens(), progress_, kind, std::move(spec_.lease.running_state),
-                   {}};
-  saved.blocks = blocks_to(progress_);
-  return saved;
+  return {spec_.id,
+          all_tokens(),
+          progress_,
+          kind,
+          std::move(spec_.lease.running_state),
+          blocks_to(progress_),
+          spec_.lease.scope};
 }
 
 TokenSeq Sequence::all_tokens() const {

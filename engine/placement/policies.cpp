@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <utility>
 
 #include "engine/placement/planner.hpp"
@@ -116,6 +117,59 @@ class DpPolicy final : public EndsPolicy {
   std::shared_ptr<const Plan> plan_;
 };
 
+class LruPolicy final : public CachePolicy {
+ public:
+  explicit LruPolicy(std::unique_ptr<Policy> placement) : placement_(std::move(placement)) {}
+  std::string name() const override { return placement_->name(); }
+  bool keeps_anything() const override { return placement_->keeps_anything(); }
+  bool keeps_answer_end() const override { return placement_->keeps_answer_end(); }
+  void adopt(std::shared_ptr<const Plan> plan) override { placement_->adopt(std::move(plan)); }
+
+  void observe(const RequestView& q) override {
+    if (q.resume > 0) use(q.resume_node);
+  }
+  std::vector<Placement> place(const RequestView& q) override {
+    return placement_->place({.length = q.length,
+                              .overlap = q.overlap,
+                              .resume = q.resume,
+                              .inside_edge = q.inside_edge,
+                              .spare_room = q.spare_room,
+                              .structure = q.structure});
+  }
+  PlanNode least(const Usable& usable) override {
+    for (const auto& [key, node] : order_) {
+      if (usable(node)) return node;
+    }
+    return kNoPlanNode;
+  }
+  void changed(const TreeOp& op) override {
+    if (op.type == TreeOp::Type::claim) use(op.node);
+    if (op.type == TreeOp::Type::clear) {
+      order_.clear();
+      keys_.clear();
+    }
+  }
+  void changing(const TreeOp& op) override {
+    if (op.type == TreeOp::Type::release) forget(op.node);
+  }
+
+ private:
+  void use(PlanNode node) {
+    forget(node);
+    if (keys_.size() <= node) keys_.resize(tree().slots());
+    keys_[node] = ++uses_;
+    order_.emplace(uses_, node);
+  }
+  void forget(PlanNode node) {
+    if (node < keys_.size() && keys_[node] > 0) order_.erase(std::exchange(keys_[node], 0));
+  }
+
+  std::unique_ptr<Policy> placement_;
+  std::uint64_t uses_ = 0;
+  std::map<std::uint64_t, PlanNode> order_;
+  std::vector<std::uint64_t> keys_;  // by node
+};
+
 Error unknown_policy(std::string_view spelling) {
   return {ErrorCode::bad_request,
           "unknown policy '" + std::string(spelling.substr(0, 64)) +
@@ -159,6 +213,14 @@ int rank(StateKind kind) {
 }
 
 void tidy(const PlacementQuery& query, std::vector<Placement>& places) {
+  RequestView view;
+  view.length = query.length;
+  view.resume = query.resume;
+  tidy(view, places);
+}
+
+// Weak: another file is to define it.
+__attribute__((weak)) void tidy(const RequestView& query, std::vector<Placement>& places) {
   std::erase_if(places, [&](const Placement& p) {
     return p.position <= query.resume || p.position >= query.length;
   });
@@ -216,6 +278,12 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view spelling) {
     policy = std::make_unique<EndsPolicy>(spelling, parsed->branch);
   }
   return policy;
+}
+
+Result<std::unique_ptr<CachePolicy>> make_lru_policy(std::string_view spelling) {
+  auto placement = make_policy(spelling);
+  if (!placement.ok()) return placement.error();
+  return std::unique_ptr<CachePolicy>(std::make_unique<LruPolicy>(std::move(placement).take()));
 }
 
 }  // namespace cairn::engine

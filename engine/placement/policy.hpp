@@ -79,4 +79,7 @@ Result<PolicySpelling> parse_policy(std::string_view spelling);
 /// position the surer kind stays.
 Result<std::unique_ptr<Policy>> make_policy(std::string_view spelling);
 
+/// The same placement with the least recently used claim given up first.
+Result<std::unique_ptr<CachePolicy>> make_lru_policy(std::string_view spelling);
+
 }  // namespace cairn::engine

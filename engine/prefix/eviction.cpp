@@ -1,36 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making room: cached states go in the policy's order, live work never does.
+// Making room: what is cached or claimed goes in the policy's order, live work never does.
+#include <algorithm>
 #include <utility>
 
+#include "base/check.hpp"
 #include "engine/prefix/cache_impl.hpp"
 
 namespace cairn::engine {
 
-std::uint64_t PrefixCache::Impl::evict(ForestNode& node) {
-  const auto kind = static_cast<std::size_t>(node.kind);
-  // States stay where they are when another goes, nodes without one may not.
-  const std::vector<ForestNode*> neighbours = order.neighbours(node);
-  order.remove(node);
-  const ForestFreed freed = forest.drop_state(node);
-  for (ForestNode* n : neighbours) order.renew(*n);
+void PrefixCache::Impl::evict(ForestNode& node) {
+  const auto kind = static_cast<std::size_t>(forest.tree()[node.plan].kind);
+  forest.drop_state(node);
   spare_room = false;
   ++counters.evicted;
   ++counters.evicted_by_kind[kind];
   --counters.states_by_kind[kind];
-  return static_cast<std::uint64_t>(freed.blocks) * block_bytes() +
-         static_cast<std::uint64_t>(freed.states) * state_bytes();
+}
+
+void PrefixCache::Impl::skip_save(SequenceId id, ForestNode& node) {
+  if (claims.drop(id, node.plan)) forest.drop_pending(node);
+  spare_room = false;
+  ++counters.skipped;
+}
+
+bool PrefixCache::Impl::within_budget() const {
+  return options.cache_bytes == 0 || forest.tree().bytes() <= options.cache_bytes;
+}
+
+bool PrefixCache::Impl::idle_state(const ForestNode& node) const {
+  return node.state.use_count() == 1;
+}
+
+ForestNode* PrefixCache::Impl::least_state() {
+  return forest.node(
+      policy->least([this](PlanNode plan) { return idle_state(*forest.node(plan)); }));
 }
 
 // Whether dropping every state that is not in use would give back so many bytes. Emptying the cache
 // for a request that has to wait for live work all the same would be a pity; the exact count costs
 // a pass over the blocks and is made only when a good part of the cache is at stake.
 bool PrefixCache::Impl::eviction_can_free(std::uint64_t bytes) const {
-  const std::uint64_t cached = static_cast<std::uint64_t>(forest.blocks()) * block_bytes() +
-                               static_cast<std::uint64_t>(forest.states()) * state_bytes();
+  const auto size_of = [this](std::int64_t blocks, std::int64_t states) {
+    return static_cast<std::uint64_t>(blocks) * block_bytes() +
+           static_cast<std::uint64_t>(states) * state_bytes();
+  };
+  const std::uint64_t cached = size_of(forest.blocks(), forest.states());
   if (bytes > cached) return false;
   if (bytes <= cached / 8) return true;
-  return bytes <= static_cast<std::uint64_t>(forest.unshared_blocks()) * block_bytes() +
-                      static_cast<std::uint64_t>(order.unshared_states()) * state_bytes();
+  const ForestFreed unshared = forest.unshared();
+  return bytes <= size_of(unshared.blocks, unshared.states);
 }
 
 std::optional<Reservation> PrefixCache::Impl::make_room(std::int32_t blocks, std::int32_t states) {
@@ -40,18 +58,46 @@ std::optional<Reservation> PrefixCache::Impl::make_room(std::int32_t blocks, std
   const PoolUsage usage = pools.usage();
   const std::uint64_t free = usage.bytes_budget - usage.bytes_used;
   if (wanted > free && !eviction_can_free(wanted - free)) return std::nullopt;
-  while (ForestNode* victim = order.least()) {
+  while (ForestNode* victim = least_state()) {
     evict(*victim);
     if (auto r = pools.reserve(blocks, states)) return r;
   }
   return std::nullopt;
 }
 
-std::optional<Reservation> PrefixCache::Impl::room_for_save(double value) {
-  while (true) {
-    if (auto r = pools.reserve(0, 1)) return r;
-    ForestNode* victim = order.least();
-    if (victim == nullptr || victim->value >= value) return std::nullopt;
+Reservation PrefixCache::Impl::room_for_saves(SequenceId id, std::vector<ForestNode*>& fresh) {
+  // Of a place where another request saves too nothing is gained by giving it up.
+  const auto own_place = [&](const ForestNode* node) {
+    return std::find(fresh.begin(), fresh.end(), node) != fresh.end() &&
+           claims.owners(node->plan) == 1;
+  };
+  const auto usable = [&](PlanNode plan) {
+    const ForestNode* node = forest.node(plan);
+    return node->state ? idle_state(*node) : own_place(node);
+  };
+  while (!fresh.empty()) {
+    const bool fits = within_budget();
+    if (fits) {
+      if (auto slots = pools.reserve(0, static_cast<std::int32_t>(fresh.size()))) {
+        return std::move(*slots);
+      }
+    }
+    ForestNode* victim = forest.node(policy->least(usable));
+    if (victim != nullptr && victim->state) {
+      evict(*victim);
+      continue;
+    }
+    if (victim == nullptr) victim = fresh.back();
+    skip_save(id, *victim);
+    std::erase(fresh, victim);
+  }
+  return {};
+}
+
+void PrefixCache::Impl::keep_to_budget() {
+  while (!within_budget()) {
+    ForestNode* victim = least_state();
+    if (victim == nullptr) return;
     evict(*victim);
   }
 }

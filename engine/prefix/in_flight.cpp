@@ -8,9 +8,10 @@
 
 namespace cairn::engine {
 
-void InFlight::add(SequenceId id, TokenSeq tokens, std::int32_t resume,
+void InFlight::add(SequenceId id, std::string scope, TokenSeq tokens, std::int32_t resume,
                    std::span<const PlannedSave> saves) {
   Running r;
+  r.scope = std::move(scope);
   r.tokens = std::move(tokens);
   r.reached = resume;
   for (const PlannedSave& s : saves) r.saves.push_back(s.position);
@@ -28,7 +29,7 @@ void InFlight::passed(SequenceId id, std::int32_t position) {
   if (it != running_.end()) it->second.reached = std::max(it->second.reached, position);
 }
 
-std::optional<InFlight::Leader> InFlight::best(SequenceId self,
+std::optional<InFlight::Leader> InFlight::best(SequenceId self, std::string_view scope,
                                                std::span<const std::int32_t> tokens,
                                                std::int32_t least) const {
   std::optional<Leader> found;
@@ -37,7 +38,8 @@ std::optional<InFlight::Leader> InFlight::best(SequenceId self,
     const std::span<const std::int32_t> theirs(*r.tokens);
     // Only who agrees at the first token beyond the best so far shares more.
     const auto at = static_cast<std::size_t>(least);
-    if (id == self || at >= theirs.size() || at >= tokens.size() || theirs[at] != tokens[at]) {
+    if (id == self || r.scope != scope || at >= theirs.size() || at >= tokens.size() ||
+        theirs[at] != tokens[at]) {
       continue;
     }
     const std::int32_t overlap = common_prefix(theirs, tokens);

@@ -6,6 +6,8 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -23,16 +25,17 @@ class InFlight {
   };
 
   /// A request starts at `resume` and will save at `saves`.
-  void add(SequenceId id, TokenSeq tokens, std::int32_t resume, std::span<const PlannedSave> saves);
+  void add(SequenceId id, std::string scope, TokenSeq tokens, std::int32_t resume,
+           std::span<const PlannedSave> saves);
   void end(SequenceId id);
   /// It was seen to have passed `position`.
   void passed(SequenceId id, std::int32_t position);
 
-  /// The request, `self` left out, that shares the most tokens with `tokens` (more than `least`)
-  /// and has the end of what it shares still ahead of it. O(requests + tokens shared with those
-  /// that share more than the one before).
-  std::optional<Leader> best(SequenceId self, std::span<const std::int32_t> tokens,
-                             std::int32_t least) const;
+  /// The request of this scope, `self` left out, that shares the most tokens with `tokens` (more
+  /// than `least`) and has the end of what it shares still ahead of it. O(requests + tokens shared
+  /// with those that share more than the one before).
+  std::optional<Leader> best(SequenceId self, std::string_view scope,
+                             std::span<const std::int32_t> tokens, std::int32_t least) const;
 
   bool will_save(SequenceId leader, std::int32_t position) const;
   void add_save(SequenceId leader, std::int32_t position);
@@ -45,6 +48,7 @@ class InFlight {
 
  private:
   struct Running {
+    std::string scope;
     TokenSeq tokens;
     std::int32_t reached = 0;
     std::vector<std::int32_t> saves;

@@ -53,7 +53,6 @@ LookupResult PrefixCache::Impl::lookup(const LookupRequest& request) {
   check(request.tokens && !request.tokens->empty(), "a lookup without tokens");
   check(request.tokens->size() <= std::numeric_limits<std::int32_t>::max() / 2,
         "a prompt longer than positions can count");
-  ++tick;
   const std::int64_t blocks = total_blocks(request);
   if (!pools.could_ever_fit(blocks, 1)) return no_room(blocks, false);
   if (!request.use_cache) {
@@ -63,9 +62,7 @@ LookupResult PrefixCache::Impl::lookup(const LookupRequest& request) {
     return std::move(*cold);
   }
 
-  const std::span<const std::int32_t> tokens(*request.tokens);
-  const auto length = static_cast<std::int32_t>(tokens.size());
-  const ForestMatch match = forest.match(tokens);
+  const ForestMatch match = forest.match(*request.tokens, request.scope);
   {
     const StateRef pin = match.resume != nullptr ? match.resume->state : StateRef();
     const std::int32_t resume = match.resume != nullptr ? match.resume->end : 0;
@@ -76,19 +73,53 @@ LookupResult PrefixCache::Impl::lookup(const LookupRequest& request) {
   if (!lease && match.resume != nullptr) lease = admit(request, nullptr);
   if (!lease) return no_room(blocks, true);
   in_flight.stop_waiting(request.id);
-
-  lease->overlap = match.overlap;
-  lease->kv_matched = match.kv_matched;
-  lease->reasons = reasons_of(match, length, lease->resume);
-  lease->publish = policy->keeps_anything();
-  if (lease->publish) plan_saves(request, match, *lease);
-  if (observations.size() < kMaxObservations) {
-    observations.push_back({length, match.overlap, lease->resume});
-  }
-  forest.insert(tokens, tick)->prompt_end = true;
-  forest.trim(options.max_nodes, options.max_tokens);
-  if (lease->publish) in_flight.add(request.id, request.tokens, lease->resume, lease->saves);
+  enter(request, match, *lease);
   return std::move(*lease);
+}
+
+// The request is let in: its path is remembered, the policy hears of it and says what to save.
+void PrefixCache::Impl::enter(const LookupRequest& request, const ForestMatch& match,
+                              Lease& lease) {
+  release_claims(claims.end(request.id));  // of a lease that was never used
+  ++tick;
+  const std::span<const std::int32_t> tokens(*request.tokens);
+  RequestView view;
+  view.tick = tick;
+  view.length = static_cast<std::int32_t>(tokens.size());
+  view.overlap = match.overlap;
+  view.resume = lease.resume;
+  view.resume_node = lease.resume > 0 ? match.resume->plan : kPlanRoot;
+  view.spare_room = spare_room;
+  view.structure = request.structure;
+
+  ForestNode* end = nullptr;
+  if (match.overlap > 0) {
+    const std::int64_t before = forest.nodes();
+    ForestNode* overlap =
+        forest.insert(tokens.first(static_cast<std::size_t>(match.overlap)), tick, request.scope);
+    overlap->point = true;
+    view.inside_edge = forest.nodes() != before;
+    view.overlap_node = overlap->plan;
+    end = forest.insert_below(*overlap, tokens, tick);
+  } else {
+    end = forest.insert(tokens, tick, request.scope);
+  }
+  end->point = true;
+  view.end_node = end->plan;
+
+  policy->observe(view);
+  lease.overlap = match.overlap;
+  lease.kv_matched = match.kv_matched;
+  lease.reasons = reasons_of(match, view.length, lease.resume);
+  lease.publish = policy->keeps_anything();
+  if (lease.publish) plan_saves(request, view, lease);
+  if (observations.size() < kMaxObservations) {
+    observations.push_back({view.length, match.overlap, lease.resume});
+  }
+  forget_idle();
+  if (lease.publish) {
+    in_flight.add(request.id, request.scope, request.tokens, lease.resume, lease.saves);
+  }
 }
 
 // A fork that a running request has still to pass is worth waiting for; it is asked to save there.
@@ -96,7 +127,7 @@ std::optional<ShareWait> PrefixCache::Impl::wait_for_leader(const LookupRequest&
                                                             std::int32_t best_resume) {
   if (!request.may_wait || !policy->keeps_anything()) return std::nullopt;
   const std::int32_t least = best_resume + std::max(options.share_wait_tokens, 1) - 1;
-  const auto leader = in_flight.best(request.id, *request.tokens, least);
+  const auto leader = in_flight.best(request.id, request.scope, *request.tokens, least);
   if (!leader || !in_flight.first_wait(request.id, leader->id)) return std::nullopt;
   ShareWait wait;
   wait.leader = leader->id;
@@ -104,18 +135,18 @@ std::optional<ShareWait> PrefixCache::Impl::wait_for_leader(const LookupRequest&
   wait.save.kind = StateKind::branch;
   if (in_flight.will_save(leader->id, leader->position)) return wait;
 
-  Candidate fresh;
-  fresh.position = leader->position;
-  fresh.kind = StateKind::branch;
-  fresh.last_used = tick;
-  fresh.gap = leader->position - best_resume;
-  fresh.bytes = state_bytes() + static_cast<std::uint64_t>(blocks_for(fresh.gap)) * block_bytes();
-  std::optional<Reservation> slot = room_for_save(order.value(fresh));
-  if (!slot) {
+  ForestNode* node =
+      forest.insert(std::span(*request.tokens).first(static_cast<std::size_t>(leader->position)),
+                    tick, request.scope);
+  if (forest.claim(*node) == Claim::none) forest.set_pending(*node, StateKind::branch);
+  claims.add(leader->id, node->plan, true);
+  std::vector<ForestNode*> fresh{node};
+  Reservation slot = room_for_saves(leader->id, fresh);
+  if (fresh.empty()) {
     in_flight.stop_waiting(request.id);
     return std::nullopt;
   }
-  wait.save.state = slot->take_state();
+  wait.save.state = slot.take_state();
   in_flight.add_save(leader->id, leader->position);
   return wait;
 }
@@ -125,6 +156,7 @@ std::optional<ShareWait> PrefixCache::Impl::wait_for_leader(const LookupRequest&
 std::optional<Lease> PrefixCache::Impl::admit(const LookupRequest& request, ForestNode* resume) {
   Lease lease;
   lease.id = request.id;
+  lease.scope = request.scope;
   if (resume != nullptr) {
     lease.resume = resume->end;
     lease.resume_state = resume->state;
@@ -135,55 +167,30 @@ std::optional<Lease> PrefixCache::Impl::admit(const LookupRequest& request, Fore
   if (!room) return std::nullopt;
   lease.running_state = room->take_state();
   lease.reservation = std::move(*room);
-  if (resume != nullptr) {
-    resume->last_used = tick;
-    order.renew(*resume);
-  }
   return lease;
 }
 
-void PrefixCache::Impl::plan_saves(const LookupRequest& request, const ForestMatch& match,
+void PrefixCache::Impl::plan_saves(const LookupRequest& request, const RequestView& view,
                                    Lease& lease) {
-  PlacementQuery query;
-  query.length = static_cast<std::int32_t>(request.tokens->size());
-  query.overlap = match.overlap;
-  query.resume = lease.resume;
-  query.inside_edge = match.inside_edge;
-  query.spare_room = spare_room;
-  query.structure = request.structure;
-  // A save competes as what it will be: a state made now. It takes free room or that of states
-  // worth less.
-  struct Fresh {
-    Placement placement;
-    double value = 0;
-  };
-  std::vector<Fresh> fresh;
-  std::int32_t above = query.resume;
-  for (const Placement& p : policy->place(query)) {
-    check(p.position > above && p.position < query.length, "a policy's places are out of order");
-    Candidate c;
-    c.position = p.position;
-    c.kind = p.kind;
-    c.last_used = tick;
-    c.gap = p.position - above;
-    c.bytes = state_bytes() + static_cast<std::uint64_t>(blocks_for(c.gap)) * block_bytes();
-    fresh.push_back({p, order.value(c)});
-    above = p.position;
+  const std::span<const std::int32_t> tokens(*request.tokens);
+  std::vector<ForestNode*> fresh;
+  ForestNode* above = forest.node(view.resume_node);
+  std::int32_t last = view.resume;
+  for (const Placement& p : policy->place(view)) {
+    check(p.position > last && p.position < view.length, "a policy's places are out of order");
+    last = p.position;
+    const auto path = tokens.first(static_cast<std::size_t>(p.position));
+    above = above == nullptr ? forest.insert(path, tick, request.scope)
+                             : forest.insert_below(*above, path, tick);
+    if (above->state) continue;
+    if (forest.claim(*above) == Claim::none) forest.set_pending(*above, p.kind);
+    claims.add(request.id, above->plan, false);
+    fresh.push_back(above);
   }
-  std::stable_sort(fresh.begin(), fresh.end(), [](const Fresh& a, const Fresh& b) {
-    return a.value != b.value ? a.value > b.value : rank(a.placement.kind) < rank(b.placement.kind);
-  });
-  for (std::size_t i = 0; i < fresh.size(); ++i) {
-    std::optional<Reservation> slot = room_for_save(fresh[i].value);
-    if (!slot) {
-      counters.skipped += fresh.size() - i;  // those that follow are worth no more
-      break;
-    }
-    lease.saves.push_back(
-        {fresh[i].placement.position, fresh[i].placement.kind, slot->take_state()});
+  Reservation slots = room_for_saves(request.id, fresh);
+  for (const ForestNode* node : fresh) {
+    lease.saves.push_back({node->end, forest.tree()[node->plan].kind, slots.take_state()});
   }
-  std::sort(lease.saves.begin(), lease.saves.end(),
-            [](const PlannedSave& a, const PlannedSave& b) { return a.position < b.position; });
 }
 
 }  // namespace cairn::engine

@@ -12,19 +12,39 @@
 namespace cairn::engine {
 namespace {
 
-std::unique_ptr<Policy> given(std::unique_ptr<Policy> policy) {
+std::unique_ptr<CachePolicy> given(std::unique_ptr<CachePolicy> policy) {
   check(policy != nullptr, "a prefix cache needs a policy");
   return policy;
 }
 
+ByteCosts costs_of(const PrefixOptions& options, const model::MemoryLayout& layout) {
+  if (options.costs) return *options.costs;
+  return {.state_bytes = layout.state_bytes,
+          .kv_bytes_per_token = layout.kv_block_bytes / model::kBlockTokens,
+          .kv_block = model::kBlockTokens};
+}
+
 }  // namespace
 
-PrefixCache::Impl::Impl(MemoryPools& pools_in, std::unique_ptr<Policy> policy_in,
+PrefixCache::Impl::Impl(MemoryPools& pools_in, std::unique_ptr<CachePolicy> policy_in,
                         PrefixOptions options_in)
     : pools(pools_in),
       policy(given(std::move(policy_in))),
       options(options_in),
-      order(forest, *policy, pools_in.layout()) {}
+      forest(costs_of(options_in, pools_in.layout())) {
+  forest.tree().listen(policy.get());
+  policy->attach(forest.tree());
+}
+
+void PrefixCache::Impl::release_claims(std::span<const PlanNode> nodes) {
+  for (const PlanNode node : nodes) forest.drop_pending(*forest.node(node));
+}
+
+void PrefixCache::Impl::forget_idle() {
+  forest.trim({.max_nodes = options.max_nodes,
+               .max_tokens = options.max_tokens,
+               .seen_since = tick - std::min(tick, options.idle_requests)});
+}
 
 void PrefixCache::Impl::publish(SavedState saved) {
   check(saved.state && saved.tokens && saved.position > 0, "a saved state without its prefix");
@@ -43,14 +63,10 @@ void PrefixCache::Impl::publish(SavedState saved) {
 
   const std::span<const std::int32_t> path(saved.tokens->data(),
                                            static_cast<std::size_t>(saved.position));
-  ForestNode* node = forest.insert(path, tick);
+  ForestNode* node = forest.insert(path, tick, saved.scope);
   if (!node->state) {
-    forest.set_state(*node, std::move(saved.state), saved.blocks);
-    node->kind = saved.kind;
-    node->last_used = tick;
-    node->made = ++made;
-    order.add(*node);
-    for (ForestNode* n : order.neighbours(*node)) order.renew(*n);
+    forest.set_state(*node, std::move(saved.state), saved.kind, saved.blocks);
+    claims.settle(node->plan);
     const auto kind = static_cast<std::size_t>(saved.kind);
     ++counters.stored;
     ++counters.stored_by_kind[kind];
@@ -58,31 +74,36 @@ void PrefixCache::Impl::publish(SavedState saved) {
   } else {
     ++counters.duplicates;
   }
-  forest.trim(options.max_nodes, options.max_tokens);
+  keep_to_budget();
+  forget_idle();
 }
 
-PrefixCache::PrefixCache(MemoryPools& pools, std::unique_ptr<Policy> policy, PrefixOptions options)
+PrefixCache::PrefixCache(MemoryPools& pools, std::unique_ptr<CachePolicy> policy,
+                         PrefixOptions options)
     : impl_(std::make_unique<Impl>(pools, std::move(policy), options)) {}
 PrefixCache::~PrefixCache() = default;
 
 LookupResult PrefixCache::lookup(const LookupRequest& request) { return impl_->lookup(request); }
 void PrefixCache::publish(SavedState saved) { impl_->publish(std::move(saved)); }
-void PrefixCache::end(SequenceId id) { impl_->in_flight.end(id); }
+void PrefixCache::end(SequenceId id) {
+  impl_->in_flight.end(id);
+  impl_->release_claims(impl_->claims.end(id));
+}
 void PrefixCache::save_refused(SequenceId leader) {
   impl_->in_flight.passed(leader, std::numeric_limits<std::int32_t>::max());
+  impl_->release_claims(impl_->claims.refuse_asked(leader));
 }
 
 void PrefixCache::clear() {
-  impl_->order.clear();
+  impl_->claims.clear();
   impl_->forest.clear();
   std::fill(std::begin(impl_->counters.states_by_kind), std::end(impl_->counters.states_by_kind),
             0);
 }
 
-void PrefixCache::adopt(std::shared_ptr<const Plan> plan) {
-  impl_->policy->adopt(std::move(plan));
-  impl_->order.renew_all();
-}
+void PrefixCache::adopt(std::shared_ptr<const Plan> plan) { impl_->policy->adopt(std::move(plan)); }
+
+void PrefixCache::learn_costs(const PolicyCosts& costs) { impl_->policy->learn_costs(costs); }
 
 std::vector<Observation> PrefixCache::take_observations() {
   return std::exchange(impl_->observations, {});
@@ -92,6 +113,8 @@ PrefixStats PrefixCache::stats() const {
   PrefixStats s = impl_->counters;
   s.nodes = impl_->forest.nodes();
   s.states = impl_->forest.states();
+  s.pending = impl_->forest.tree().claims() - s.states;
+  s.charged_bytes = impl_->forest.tree().bytes();
   s.kv_bytes = static_cast<std::uint64_t>(impl_->forest.blocks()) * impl_->block_bytes();
   s.state_bytes = static_cast<std::uint64_t>(s.states) * impl_->state_bytes();
   return s;
@@ -99,8 +122,11 @@ PrefixStats PrefixCache::stats() const {
 
 void PrefixCache::verify() const {
   impl_->forest.verify();
-  check(static_cast<std::int64_t>(impl_->order.size()) == impl_->forest.states(),
-        "the eviction order and the forest hold different states");
+  const PlanTree& tree = impl_->forest.tree();
+  for (PlanNode node = 0; node < tree.slots(); ++node) {
+    const bool pending = tree[node].used && tree[node].claim == Claim::pending;
+    check(pending == (impl_->claims.owners(node) > 0), "a pending claim without an owner");
+  }
 }
 
 }  // namespace cairn::engine

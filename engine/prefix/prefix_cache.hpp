@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The prefix cache: a radix forest over tokens whose nodes hold KV blocks and states, the policy
-// that says where states sit, and the leases that running requests hold. Plain logic, owned by one
-// thread (the prefix actor).
+// that says where states sit and which go, and the leases that running requests hold. Plain logic,
+// owned by one thread (the prefix actor, the simulator).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/cache/pools.hpp"
+#include "engine/placement/cache_policy.hpp"
 #include "engine/placement/planner.hpp"
-#include "engine/placement/policy.hpp"
 
 namespace cairn::engine {
 
@@ -22,8 +22,11 @@ using TokenSeq = std::shared_ptr<const std::vector<std::int32_t>>;
 using SequenceId = std::uint64_t;
 
 struct PrefixOptions {
+  std::uint64_t cache_bytes = 0;         // of states and KV kept or to be saved; 0: the pools limit
+  std::optional<ByteCosts> costs = {};   // how these are charged; default: by whole block, as held
   std::int32_t max_nodes = 200'000;      // remembered radix nodes, cached or not
   std::int64_t max_tokens = 64'000'000;  // remembered tokens (4 bytes each), cached or not
+  std::uint64_t idle_requests = 2048;    // what is not cached is forgotten when idle for longer
   std::int32_t share_wait_tokens = 256;
 };
 
@@ -47,6 +50,7 @@ struct RecomputeReasons {
 /// everything.
 struct Lease {
   SequenceId id = 0;
+  std::string scope;            // as of the request; of what it saves, too
   std::int32_t overlap = 0;     // tokens shared with the deepest remembered path
   std::int32_t kv_matched = 0;  // of these, with whole KV
   std::int32_t resume = 0;      // c: cached tokens; state and KV of [0, c) are held
@@ -67,6 +71,7 @@ struct LookupRequest {
   std::int32_t max_new = 0;
   bool use_cache = true;  // false: cold and unpublished (prompt log-probs, opt-out)
   bool may_wait = true;   // in-flight sharing allowed
+  std::string scope;      // nothing is ever shared with requests of another scope
 };
 
 /// Wait until `leader` has passed `position` (it was asked to save there) or has ended; then look
@@ -91,14 +96,17 @@ struct SavedState {
   StateKind kind = StateKind::planned;
   StateRef state;
   std::vector<KvBlockRef> blocks;  // ceil(position/16)
+  std::string scope;               // the lease's
 };
 
 struct PrefixStats {
   std::int64_t nodes = 0;
   std::int64_t states = 0;
+  std::int64_t pending = 0;  // places where running requests will save
   std::int64_t states_by_kind[kStateKinds] = {};
   std::uint64_t kv_bytes = 0;  // held by the forest (shared with running requests or not)
   std::uint64_t state_bytes = 0;
+  std::uint64_t charged_bytes = 0;  // against the budget: states and pending ones with their KV
   std::uint64_t stored = 0, evicted = 0, skipped = 0;
   std::uint64_t duplicates = 0;  // published where a state was already
   std::uint64_t stored_by_kind[kStateKinds] = {};
@@ -107,21 +115,23 @@ struct PrefixStats {
 
 class PrefixCache {
  public:
-  PrefixCache(MemoryPools& pools, std::unique_ptr<Policy> policy, PrefixOptions options = {});
+  PrefixCache(MemoryPools& pools, std::unique_ptr<CachePolicy> policy, PrefixOptions options = {});
   ~PrefixCache();
 
   /// Finds the resume point, evicts what is needed, pins and reserves. A Lease makes the request
   /// "in flight": others may wait for it until end(id). What anyone outside holds (leases, running
-  /// sequences) is never evicted. A planned save takes free room, or that of states which the
-  /// policy values less than itself made now (LRU: all that are not in use); one that finds none is
-  /// left out and counted as skipped. The prompt's path is remembered when the lease is given.
+  /// sequences) is never evicted. The prompt's path is remembered when the lease is given. Each
+  /// place that the policy names is claimed; while the claims do not fit the budget, or find no
+  /// slot, the one that the policy values least goes: a cached state, or a place of this request
+  /// (counted as skipped).
   LookupResult lookup(const LookupRequest& request);
 
   /// Enters a state into the forest. Tokens are compared, never only hashes. A position that has a
   /// state already keeps the old one. Late or duplicate saves are harmless.
   void publish(SavedState saved);
 
-  /// The request is over (finished, cancelled, failed, preempted): nobody can wait for it any more.
+  /// The request is over (finished, cancelled, failed, preempted): nobody can wait for it any more,
+  /// and what it has not saved is no longer claimed.
   void end(SequenceId id);
 
   /// The leader of a ShareWait could not save where it was asked to: nobody waits for it any more.
@@ -135,6 +145,7 @@ class PrefixCache {
   void clear();
 
   void adopt(std::shared_ptr<const Plan> plan);
+  void learn_costs(const PolicyCosts& costs);
   /// Observations since the last call, for the planner.
   std::vector<Observation> take_observations();
   PrefixStats stats() const;

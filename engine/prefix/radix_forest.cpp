@@ -33,7 +33,7 @@ const ForestNode::Child* child_at(const ForestNode& node, std::int32_t token) {
 
 }  // namespace
 
-RadixForest::RadixForest() = default;
+RadixForest::RadixForest(ByteCosts costs) : tree_(costs) {}
 
 ForestNode* RadixForest::find_child(const ForestNode& node, std::int32_t token) const {
   ++work_.nodes_visited;
@@ -48,12 +48,13 @@ void RadixForest::replace_child(ForestNode& parent, ForestNode* node) {
   node->parent = &parent;
 }
 
-ForestMatch RadixForest::match(std::span<const std::int32_t> tokens) const {
+ForestMatch RadixForest::match(std::span<const std::int32_t> tokens, std::string_view scope) const {
   const auto length = static_cast<std::int32_t>(tokens.size());
   ForestMatch m;
-  const ForestNode* node = &root_;
+  const auto root = scopes_.find(scope);
+  if (root == scopes_.end()) return m;
+  const ForestNode* node = &root->second;
   std::int32_t position = 0;
-  bool partly = false;
   while (position < length) {
     ForestNode* child = find_child(*node, tokens[static_cast<std::size_t>(position)]);
     if (child == nullptr) break;
@@ -63,22 +64,32 @@ ForestMatch RadixForest::match(std::span<const std::int32_t> tokens) const {
     position += same;
     if (child->states > 0) {
       m.kv_matched = position;
-    } else if (child->had_kv) {
-      m.lost_kv += same;
+    } else {
+      m.lost_kv += std::max(std::min(position, child->kv_once) - child->start, 0);
     }
-    partly = position < child->end;
     node = child;
-    if (partly) break;
+    if (position < child->end) break;
     if (child->state && child->end < length) m.resume = child;
   }
   m.overlap = position;
-  m.inside_edge = position > 0 && (partly || (node->children.size() == 1 && !node->prompt_end));
   return m;
 }
 
-ForestNode* RadixForest::insert(std::span<const std::int32_t> tokens, std::uint64_t tick) {
-  ForestNode* node = &root_;
-  std::size_t position = 0;
+ForestNode* RadixForest::insert(std::span<const std::int32_t> tokens, std::uint64_t tick,
+                                std::string_view scope) {
+  check(!tokens.empty(), "a path without tokens");
+  auto root = scopes_.find(scope);
+  if (root == scopes_.end()) {
+    root = scopes_.try_emplace(std::string(scope)).first;
+    root->second.name = scope;
+  }
+  return insert_below(root->second, tokens, tick);
+}
+
+ForestNode* RadixForest::insert_below(ForestNode& above, std::span<const std::int32_t> tokens,
+                                      std::uint64_t tick) {
+  ForestNode* node = &above;
+  auto position = static_cast<std::size_t>(above.end);
   while (position < tokens.size()) {
     ForestNode* child = find_child(*node, tokens[position]);
     if (child == nullptr) return add_leaf(*node, tokens.subspan(position), tick);
@@ -92,7 +103,7 @@ ForestNode* RadixForest::insert(std::span<const std::int32_t> tokens, std::uint6
   return node;
 }
 
-ForestNode* RadixForest::make_node() {
+ForestNode* RadixForest::make_node(PlanNode plan) {
   ForestNode* node = nullptr;
   if (free_.empty()) {
     node = &slab_.emplace_back();
@@ -101,22 +112,25 @@ ForestNode* RadixForest::make_node() {
     free_.pop_back();
   }
   node->serial = ++next_serial_;
-  ++node_count_;
+  node->plan = plan;
+  if (plan >= by_plan_.size()) by_plan_.resize(tree_.slots());
+  by_plan_[plan] = node;
   return node;
 }
 
 void RadixForest::free_node(ForestNode* node) {
+  by_plan_[node->plan] = nullptr;
   *node = ForestNode{};
   free_.push_back(node);
-  --node_count_;
 }
 
 ForestNode* RadixForest::add_leaf(ForestNode& parent, std::span<const std::int32_t> edge,
                                   std::uint64_t tick) {
-  ForestNode* leaf = make_node();
+  const std::int32_t end = parent.end + static_cast<std::int32_t>(edge.size());
+  ForestNode* leaf = make_node(tree_.add_leaf(parent.plan, end));
   leaf->parent = &parent;
   leaf->start = parent.end;
-  leaf->end = parent.end + static_cast<std::int32_t>(edge.size());
+  leaf->end = end;
   leaf->edge.assign(edge.begin(), edge.end());
   leaf->seen = tick;
   token_count_ += static_cast<std::int64_t>(edge.size());
@@ -131,13 +145,13 @@ ForestNode* RadixForest::add_leaf(ForestNode& parent, std::span<const std::int32
 
 // The lower part keeps the node, with its state and its children; the new node is the upper part.
 ForestNode* RadixForest::split(ForestNode& lower, std::int32_t length) {
-  ForestNode* upper = make_node();
+  ForestNode* upper = make_node(tree_.split(lower.plan, lower.start + length));
   const auto cut = static_cast<std::ptrdiff_t>(length);
   upper->start = lower.start;
   upper->end = lower.start + length;
   upper->edge.assign(lower.edge.begin(), lower.edge.begin() + cut);
   upper->states = lower.states;
-  upper->had_kv = lower.had_kv;
+  upper->kv_once = std::min(lower.kv_once, upper->end);
   upper->seen = lower.seen;
   replace_child(*lower.parent, upper);
 
@@ -154,12 +168,12 @@ ForestNode* RadixForest::split(ForestNode& lower, std::int32_t length) {
   return upper;
 }
 
-// Undoes a split that nothing needs any more: a node without state where no prompt ended and
+// Undoes a split that nothing needs any more: a node without claim where no statistics are kept and
 // nothing forks.
 void RadixForest::merge_into_child(ForestNode& node) {
-  if (&node == &root_ || node.state || node.prompt_end || node.children.size() != 1) return;
+  if (node.parent == nullptr || node.point || node.children.size() != 1) return;
+  if (claim(node) != Claim::none) return;
   ForestNode& child = *node.children.front().node;
-  if (node.had_kv != child.had_kv) return;
   const auto join = [](std::vector<std::int32_t>& upper, std::vector<std::int32_t>& lower) {
     upper.insert(upper.end(), lower.begin(), lower.end());
     lower = std::move(upper);
@@ -167,8 +181,15 @@ void RadixForest::merge_into_child(ForestNode& node) {
   join(node.blocks, child.blocks);
   join(node.edge, child.edge);
   child.start = node.start;
+  child.kv_once = std::max(child.kv_once, node.kv_once);
   replace_child(*node.parent, &child);
+  tree_.merge(node.plan);
   free_node(&node);
+}
+
+void RadixForest::claim_is_gone(ForestNode& node) {
+  list_if_forgettable(node);
+  merge_into_child(node);
 }
 
 void RadixForest::touch(ForestNode& node, std::uint64_t tick) {
@@ -179,7 +200,8 @@ void RadixForest::touch(ForestNode& node, std::uint64_t tick) {
 }
 
 void RadixForest::list_if_forgettable(ForestNode& node) {
-  if (node.listed || &node == &root_ || node.state || !node.children.empty()) return;
+  if (node.listed || node.parent == nullptr || !node.children.empty()) return;
+  if (claim(node) != Claim::none) return;
   leaves_.emplace(std::pair(node.seen, node.serial), &node);
   node.listed = true;
 }
@@ -190,32 +212,40 @@ void RadixForest::unlist(ForestNode& node) {
   node.listed = false;
 }
 
-bool RadixForest::forget_one() {
-  if (leaves_.empty()) return false;
-  ForestNode& leaf = *leaves_.begin()->second;
+void RadixForest::forget(ForestNode& leaf) {
   unlist(leaf);
   ForestNode& parent = *leaf.parent;
   const auto* child = child_at(parent, leaf.edge.front());
   parent.children.erase(parent.children.begin() + (child - parent.children.data()));
   token_count_ -= static_cast<std::int64_t>(leaf.edge.size());
+  tree_.remove(leaf.plan);
   free_node(&leaf);
+  if (parent.parent == nullptr) {
+    if (parent.children.empty()) scopes_.erase(scopes_.find(static_cast<Scope&>(parent).name));
+    return;
+  }
   list_if_forgettable(parent);
   merge_into_child(parent);
-  return true;
 }
 
-void RadixForest::trim(std::int64_t max_nodes, std::int64_t max_tokens) {
-  while ((node_count_ > max_nodes || token_count_ > max_tokens) && forget_one()) {
+void RadixForest::trim(const ForestLimits& limits) {
+  while (!leaves_.empty()) {
+    const auto& [key, leaf] = *leaves_.begin();
+    const bool idle = key.first < limits.seen_since;
+    if (!idle && nodes() <= limits.max_nodes && token_count_ <= limits.max_tokens) return;
+    forget(*leaf);
   }
 }
 
 void RadixForest::clear() {
-  root_ = ForestNode{};
+  tree_.clear();
+  scopes_.clear();
   leaves_.clear();
   free_.clear();
+  by_plan_.clear();
   slab_.clear();
   held_.clear();
-  node_count_ = token_count_ = block_count_ = 0;
+  token_count_ = block_count_ = state_count_ = 0;
 }
 
 }  // namespace cairn::engine

@@ -32,8 +32,20 @@ bool RadixForest::release(std::int32_t id) {
   return last;
 }
 
-void RadixForest::set_state(ForestNode& node, StateRef state, std::span<const KvBlockRef> blocks) {
-  check(&node != &root_ && !node.state && state, "a state needs a node without one");
+void RadixForest::set_pending(ForestNode& node, StateKind kind) {
+  tree_.claim(node.plan, Claim::pending, kind);
+  unlist(node);
+}
+
+void RadixForest::drop_pending(ForestNode& node) {
+  check(claim(node) == Claim::pending, "a claim was dropped that is not pending");
+  tree_.release(node.plan);
+  claim_is_gone(node);
+}
+
+void RadixForest::set_state(ForestNode& node, StateRef state, StateKind kind,
+                            std::span<const KvBlockRef> blocks) {
+  check(node.parent != nullptr && !node.state && state, "a state needs a node without one");
   check(static_cast<std::int32_t>(blocks.size()) >= blocks_for(node.end),
         "a state came without the KV of its prefix");
   const auto name = [&](std::int32_t index) {
@@ -41,15 +53,17 @@ void RadixForest::set_state(ForestNode& node, StateRef state, std::span<const Kv
     hold(block);
     return block.id();
   };
-  for (ForestNode* n = &node; n != &root_ && n->states == 0; n = n->parent) {
+  for (ForestNode* n = &node; n->parent != nullptr && n->states == 0; n = n->parent) {
     n->blocks.reserve(static_cast<std::size_t>(end_block(*n) - first_block(*n)));
     for (std::int32_t i = first_block(*n); i < end_block(*n); ++i) n->blocks.push_back(name(i));
-    n->had_kv = true;
+    n->kv_once = n->end;
   }
   if (node.end % model::kBlockTokens != 0) node.tail = name(end_block(node));
   unlist(node);
   node.state = std::move(state);
-  for (ForestNode* n = &node; n != nullptr; n = n->parent) ++n->states;
+  tree_.claim(node.plan, Claim::stored, kind);
+  ++state_count_;
+  for (ForestNode* n = &node; n->parent != nullptr; n = n->parent) ++n->states;
 }
 
 ForestFreed RadixForest::drop_state(ForestNode& node) {
@@ -58,22 +72,21 @@ ForestFreed RadixForest::drop_state(ForestNode& node) {
   if (node.state.use_count() == 1) freed.states = 1;
   node.state = StateRef();
   if (node.tail >= 0) freed.blocks += release(std::exchange(node.tail, -1)) ? 1 : 0;
-  for (ForestNode* n = &node; n != nullptr; n = n->parent) {
-    if (--n->states > 0 || n == &root_) continue;
+  for (ForestNode* n = &node; n->parent != nullptr; n = n->parent) {
+    if (--n->states > 0) continue;
     for (const std::int32_t id : n->blocks) freed.blocks += release(id) ? 1 : 0;
     n->blocks = {};
   }
-  list_if_forgettable(node);
-  ForestNode& parent = *node.parent;
-  merge_into_child(node);
-  merge_into_child(parent);
+  --state_count_;
+  tree_.release(node.plan);
+  claim_is_gone(node);
   return freed;
 }
 
 std::vector<KvBlockRef> RadixForest::block_table(const ForestNode& node) const {
   std::vector<KvBlockRef> table(static_cast<std::size_t>(blocks_for(node.end)));
   if (node.tail >= 0) table.back() = held_[static_cast<std::size_t>(node.tail)].block;
-  for (const ForestNode* n = &node; n != &root_; n = n->parent) {
+  for (const ForestNode* n = &node; n->parent != nullptr; n = n->parent) {
     auto at = static_cast<std::size_t>(first_block(*n));
     for (const std::int32_t id : n->blocks) {
       table[at++] = held_[static_cast<std::size_t>(id)].block;
@@ -82,57 +95,79 @@ std::vector<KvBlockRef> RadixForest::block_table(const ForestNode& node) const {
   return table;
 }
 
-std::int32_t RadixForest::exclusive_blocks(const ForestNode& node) const {
-  const auto named_once = [&](std::int32_t id) {
-    return held_[static_cast<std::size_t>(id)].names == 1 ? 1 : 0;
-  };
-  std::int32_t count = node.tail >= 0 ? named_once(node.tail) : 0;
-  for (const ForestNode* n = &node; n != &root_ && n->states == 1; n = n->parent) {
-    if (n->blocks.empty()) continue;
-    // Only the first can be the tail of a state further up.
-    count += static_cast<std::int32_t>(n->blocks.size()) - 1 + named_once(n->blocks.front());
+ForestFreed RadixForest::unshared() const {
+  ForestFreed count;
+  for (const Held& held : held_) {
+    count.blocks += held.names > 0 && held.block.use_count() == 1 ? 1 : 0;
+  }
+  for (const ForestNode* n : by_plan_) {
+    count.states += n != nullptr && n->state.use_count() == 1 ? 1 : 0;
   }
   return count;
 }
 
-std::int64_t RadixForest::unshared_blocks() const {
-  std::int64_t count = 0;
-  for (const Held& held : held_) count += held.names > 0 && held.block.use_count() == 1 ? 1 : 0;
-  return count;
+void RadixForest::verify_node(const ForestNode& n) const {
+  std::int32_t states = n.state ? 1 : 0;
+  for (std::size_t i = 0; i < n.children.size(); ++i) {
+    const ForestNode::Child& c = n.children[i];
+    check(i == 0 || n.children[i - 1].token < c.token, "children out of order");
+    check(c.node->parent == &n && c.node->start == n.end, "a child hangs on another node");
+    check(c.node->edge.front() == c.token, "a child under another token");
+    check(tree_[c.node->plan].parent == n.plan, "the planner's tree has another shape");
+    states += c.node->states;
+  }
+  if (n.parent == nullptr) {
+    check(n.plan == kPlanRoot && !n.children.empty(), "a scope without a path");
+    return;
+  }
+  check(states == n.states, "states are miscounted");
+  check(n.end > n.start && static_cast<std::int32_t>(n.edge.size()) == n.end - n.start,
+        "an edge of another length");
+  check(tree_[n.plan].used && tree_[n.plan].depth == n.end && node(n.plan) == &n,
+        "the planner's tree has another node");
+  check((claim(n) == Claim::stored) == static_cast<bool>(n.state),
+        "a stored claim without a state, or a state without one");
+  check(n.listed == (n.children.empty() && claim(n) == Claim::none),
+        "a leaf missing from the list");
+  check(static_cast<std::int32_t>(n.blocks.size()) ==
+            (n.states > 0 ? end_block(n) - first_block(n) : 0),
+        "KV without a state below it, or a state without KV");
+  check((n.tail >= 0) == (n.state && n.end % model::kBlockTokens != 0), "a tail without a state");
 }
 
 void RadixForest::verify() const {
+  tree_.verify();
   std::vector<std::int32_t> named(held_.size(), 0);
-  std::vector<const ForestNode*> open{&root_};
-  std::int64_t nodes = 0, tokens = 0, listed = 0;
+  std::vector<const ForestNode*> open;
+  for (const auto& [name, scope] : scopes_) {
+    check(scope.name == name, "a scope under another name");
+    open.push_back(&scope);
+  }
+  std::int64_t nodes = -static_cast<std::int64_t>(open.size());
+  std::int64_t tokens = 0, listed = 0, states = 0, charged = 0;
   while (!open.empty()) {
     const ForestNode& n = *open.back();
     open.pop_back();
-    std::int32_t states = n.state ? 1 : 0;
-    for (std::size_t i = 0; i < n.children.size(); ++i) {
-      const ForestNode::Child& c = n.children[i];
-      check(i == 0 || n.children[i - 1].token < c.token, "children out of order");
-      check(c.node->parent == &n && c.node->start == n.end, "a child hangs on another node");
-      check(c.node->edge.front() == c.token, "a child under another token");
-      states += c.node->states;
-      open.push_back(c.node);
-    }
-    check(states == n.states, "states are miscounted");
-    if (&n == &root_) continue;
+    verify_node(n);
+    for (const ForestNode::Child& c : n.children) open.push_back(c.node);
     ++nodes;
     tokens += n.end - n.start;
     listed += n.listed ? 1 : 0;
-    check(n.end > n.start && static_cast<std::int32_t>(n.edge.size()) == n.end - n.start,
-          "an edge of another length");
-    check(n.listed == (n.children.empty() && !n.state), "a leaf missing from the list");
-    check(static_cast<std::int32_t>(n.blocks.size()) ==
-              (n.states > 0 ? end_block(n) - first_block(n) : 0),
-          "KV without a state below it, or a state without KV");
-    check((n.tail >= 0) == (n.state && n.end % model::kBlockTokens != 0), "a tail without a state");
+    states += n.state ? 1 : 0;
     for (const std::int32_t id : n.blocks) ++named[static_cast<std::size_t>(id)];
     if (n.tail >= 0) ++named[static_cast<std::size_t>(n.tail)];
+    if (n.parent == nullptr || tree_[n.plan].claims == 0) continue;
+    charged += end_block(n) - first_block(n);
+    charged += claim(n) != Claim::none && n.end % model::kBlockTokens != 0 ? 1 : 0;
   }
-  check(nodes == node_count_ && tokens == token_count_, "nodes or tokens are miscounted");
+  if (const ByteCosts& costs = tree_.costs(); costs.kv_block == model::kBlockTokens) {
+    const std::uint64_t block = costs.kv_bytes_per_token * model::kBlockTokens;
+    check(tree_.bytes() == static_cast<std::uint64_t>(tree_.claims()) * costs.state_bytes +
+                               static_cast<std::uint64_t>(charged) * block,
+          "the planner's tree counts other bytes");
+  }
+  check(nodes == tree_.size() && tokens == token_count_ && states == state_count_,
+        "nodes, tokens or states are miscounted");
   check(listed == static_cast<std::int64_t>(leaves_.size()), "the list of leaves is off");
   std::int64_t blocks = 0;
   for (std::size_t id = 0; id < held_.size(); ++id) {

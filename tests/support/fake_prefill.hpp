@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -15,6 +14,7 @@
 
 #include "base/check.hpp"
 #include "engine/prefix/prefix_cache.hpp"
+#include "tests/support/scripted_policy.hpp"
 
 namespace cairn::tests {
 
@@ -127,7 +127,7 @@ class FakePrefill {
   SavedState save(StateKind kind, engine::StateRef state) {
     std::memset(state.data(), 0xDD, kFakeLayout.state_bytes);
     store_word(state.data(), hash_);
-    return {lease_.id, seq(tokens_), position_, kind, std::move(state), table_};
+    return {lease_.id, seq(tokens_), position_, kind, std::move(state), table_, lease_.scope};
   }
 
   Lease lease_;
@@ -137,31 +137,8 @@ class FakePrefill {
   std::vector<KvBlockRef> table_;
 };
 
-/// Places by a function; values by another (empty: least recently used).
-class ScriptedPolicy final : public engine::Policy {
- public:
-  using Place = std::function<std::vector<engine::Placement>(const engine::PlacementQuery&)>;
-  using Value = std::function<double(const engine::Candidate&)>;
-  explicit ScriptedPolicy(Place place = {}, Value value = {})
-      : place_(std::move(place)), value_(std::move(value)) {}
-  std::string name() const override { return "scripted"; }
-  std::vector<engine::Placement> place(const engine::PlacementQuery& q) override {
-    std::vector<engine::Placement> places;
-    if (place_) places = place_(q);
-    engine::tidy(q, places);
-    return places;
-  }
-  double value(const engine::Candidate& c) const override {
-    return value_ ? value_(c) : static_cast<double>(c.last_used);
-  }
-
- private:
-  Place place_;
-  Value value_;
-};
-
 /// The branch and the end: what most tests want.
-inline std::vector<engine::Placement> ends_and_branches(const engine::PlacementQuery& q) {
+inline std::vector<engine::Placement> ends_and_branches(const engine::RequestView& q) {
   std::vector<engine::Placement> out;
   if (q.overlap > q.resume && q.overlap < q.length - 1)
     out.push_back({q.overlap, StateKind::branch});
@@ -186,7 +163,7 @@ inline Tokens operator+(Tokens a, const Tokens& b) {
 
 /// A cache with a pool and an executor that runs one request at a time.
 struct FakeServer {
-  explicit FakeServer(std::uint64_t budget, std::unique_ptr<engine::Policy> policy,
+  explicit FakeServer(std::uint64_t budget, std::unique_ptr<engine::CachePolicy> policy,
                       engine::PrefixOptions options = {})
       : pools(kFakeLayout, budget), cache(pools, std::move(policy), options) {}
 
@@ -249,7 +226,7 @@ struct FakeServer {
   engine::SequenceId last_id = 0;
 };
 
-inline std::unique_ptr<engine::Policy> branch_policy() {
+inline std::unique_ptr<engine::CachePolicy> branch_policy() {
   return std::make_unique<ScriptedPolicy>(ends_and_branches);
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <variant>
 
+#include "engine/placement/policy.hpp"
 #include "engine/prefix/prefix_cache.hpp"
 #include "tests/engine/batch/harness.hpp"
 #include "tests/support/catch.hpp"
@@ -32,7 +33,7 @@ class Server {
   Server(std::uint64_t seed, const std::string& policy, std::int64_t blocks, std::int32_t chunk)
       : rng_(seed),
         rig_({.max_step_tokens = chunk, .max_running = 6}, blocks, 24),
-        cache_(rig_.pools, make_policy(policy).take(), {.share_wait_tokens = 24}),
+        cache_(rig_.pools, make_lru_policy(policy).take(), {.share_wait_tokens = 24}),
         planner_(planner_options_for(policy, 1024)),
         plans_(planner_options_for(policy, 1024).checkpoints > 0) {
     rig_.keep_saved = false;
@@ -102,7 +103,7 @@ class Server {
     }
     // Often less is reserved than will be needed, so that blocks run out on the way.
     const std::int32_t expected = rng_() % 2 ? job.ask.max_new - job.generated : 1;
-    LookupRequest request{job.id, job.tokens, job.structure, expected, job.use_cache, true};
+    LookupRequest request{job.id, job.tokens, job.structure, expected, job.use_cache, true, {}};
     LookupResult found = cache_.lookup(request);
     if (auto* wait = std::get_if<ShareWait>(&found)) {
       ++waits;

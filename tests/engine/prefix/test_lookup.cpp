@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/placement/policy.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/fake_prefill.hpp"
 
@@ -17,8 +18,8 @@ constexpr std::uint64_t kAmple = 64 << 20;
 Placement at(std::int32_t position, StateKind kind) { return {position, kind}; }
 
 // The end, the branch, and a state every `step` tokens.
-std::unique_ptr<Policy> grid_policy(std::int32_t step) {
-  return std::make_unique<ScriptedPolicy>([step](const PlacementQuery& q) {
+std::unique_ptr<CachePolicy> grid_policy(std::int32_t step) {
+  return std::make_unique<ScriptedPolicy>([step](const RequestView& q) {
     std::vector<Placement> out = ends_and_branches(q);
     for (std::int32_t p = step; p < q.length; p += step) out.push_back(at(p, StateKind::planned));
     return out;
@@ -167,9 +168,9 @@ TEST_CASE("prompts of one token never hit and harm nothing") {
 }
 
 TEST_CASE("the policy sees the request as it is and its structure") {
-  std::vector<PlacementQuery> seen;
+  std::vector<RequestView> seen;
   std::vector<std::int32_t> structure;
-  auto policy = std::make_unique<ScriptedPolicy>([&](const PlacementQuery& q) {
+  auto policy = std::make_unique<ScriptedPolicy>([&](const RequestView& q) {
     seen.push_back(q);
     structure.clear();
     for (const StructuralPoint& p : q.structure) structure.push_back(p.position);
@@ -248,7 +249,7 @@ TEST_CASE("a request that opts out neither reads nor writes nor is observed") {
 }
 
 TEST_CASE("a policy that keeps nothing keeps nothing, and overlaps are still known") {
-  FakeServer s(kAmple, make_policy("none").take());
+  FakeServer s(kAmple, make_lru_policy("none").take());
   const Tokens a = document(1, 600);
   {
     auto first = s.lookup(a);
@@ -292,7 +293,8 @@ TEST_CASE("a state out of pools that were given up does not enter") {
   FakeServer s(kAmple, branch_policy());
   MemoryPools old(kFakeLayout, kAmple);
   Reservation r = old.reserve(1, 1).value();
-  SavedState late{9, seq({1, 2, 3}), 3, StateKind::prompt_end, r.take_state(), {r.take_block()}};
+  SavedState late{9, seq({1, 2, 3}), 3, StateKind::prompt_end, r.take_state(), {r.take_block()},
+                  {}};
   s.cache.publish(late);
   CHECK(s.cache.stats().states == 0);
   Reservation own = s.pools.reserve(0, 1).value();
@@ -311,7 +313,7 @@ TEST_CASE("a state out of pools that were given up does not enter") {
 
 TEST_CASE("where a prompt ended is remembered when its state is gone") {
   std::vector<bool> inside;
-  FakeServer s(kAmple, std::make_unique<ScriptedPolicy>([&](const PlacementQuery& q) {
+  FakeServer s(kAmple, std::make_unique<ScriptedPolicy>([&](const RequestView& q) {
                  inside.push_back(q.inside_edge);
                  return std::vector<Placement>{{q.length - 1, StateKind::prompt_end}};
                }));

@@ -93,7 +93,7 @@ TEST_CASE("what leases hold is never evicted and never moves") {
 }
 
 TEST_CASE("eviction follows the policy's order and gives back a state with its KV") {
-  const auto value = [](const Candidate& c) { return static_cast<double>(c.position % 7); };
+  const auto value = [](const ValuedClaim& c) { return static_cast<double>(c.position % 7); };
   FakeServer s(kAmple, std::make_unique<ScriptedPolicy>(ends_and_branches, value));
   for (std::int32_t n = 0; n < 7; ++n) {
     s.serve(document(static_cast<std::uint64_t>(n), 50 + n));
@@ -106,11 +106,11 @@ TEST_CASE("eviction follows the policy's order and gives back a state with its K
 }
 
 TEST_CASE("a state whose neighbour went is valued anew") {
-  const auto place = [](const PlacementQuery&) {
+  const auto place = [](const RequestView&) {
     return std::vector<Placement>{
         {100, StateKind::planned}, {350, StateKind::planned}, {400, StateKind::planned}};
   };
-  const auto value = [](const Candidate& c) { return -static_cast<double>(c.gap); };
+  const auto value = [](const ValuedClaim& c) { return -static_cast<double>(c.gap); };
   FakeServer s(kAmple, std::make_unique<ScriptedPolicy>(place, value));
   const Tokens a = document(1, 500);
   s.serve(a);
@@ -141,8 +141,8 @@ TEST_CASE("eviction gives back only what nobody else holds") {
 
 TEST_CASE("saves that find no room are left out and counted, the surest stay") {
   // Values: an old state is worth more than any save, so that saves get free room only.
-  const auto value = [](const Candidate& c) { return -static_cast<double>(c.last_used); };
-  const auto place = [](const PlacementQuery& q) {
+  const auto value = [](const ValuedClaim& c) { return -static_cast<double>(c.last_used); };
+  const auto place = [](const RequestView& q) {
     std::vector<Placement> out;
     for (std::int32_t p = 16; p < q.length - 1; p += 16) out.push_back({p, StateKind::planned});
     out.push_back({q.length - 1, StateKind::prompt_end});

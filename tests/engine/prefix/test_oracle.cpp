@@ -3,12 +3,13 @@
 // evictions.
 #include <algorithm>
 #include <optional>
-#include <random>
 #include <string_view>
 #include <vector>
 
+#include "engine/placement/policy.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/fake_prefill.hpp"
+#include "tests/support/random_prompts.hpp"
 
 using namespace cairn;
 using namespace cairn::engine;
@@ -63,67 +64,12 @@ struct NaiveCache {
   }
 };
 
-// Documents, questions, forks, edits, repeats, one-token prompts, lengths of every residue.
-class Requests {
- public:
-  explicit Requests(std::uint32_t seed) : rng_(seed) {}
-  std::int32_t below(std::size_t n) { return static_cast<std::int32_t>(rng_() % n); }
-  Tokens tokens(std::int32_t n) {
-    Tokens t;
-    for (std::int32_t i = 0; i < n; ++i) t.push_back(below(3));
-    return t;
-  }
-  Tokens next() {
-    Tokens t;
-    switch (below(6)) {
-      case 0:
-        t = tokens(1 + below(3) * below(100));
-        break;
-      case 1:  // a document and a question
-        t = document(static_cast<std::uint64_t>(below(3)), 64 + below(2) * 129) +
-            tokens(1 + below(40));
-        break;
-      case 2:  // an exact repeat
-        if (!past_.empty()) t = past();
-        break;
-      case 3:  // an edit
-        if (!past_.empty()) {
-          t = past();
-          t[static_cast<std::size_t>(below(t.size()))] += 1;
-        }
-        break;
-      case 4:  // a fork or a prefix
-        if (!past_.empty()) {
-          t = past();
-          t.resize(static_cast<std::size_t>(1 + below(t.size())));
-          if (below(2) == 0) t = t + tokens(below(64));
-        }
-        break;
-      default:  // a continuation
-        if (!past_.empty()) t = past() + tokens(1 + below(50));
-    }
-    if (t.empty()) t = tokens(1);
-    if (t.size() > 600) t.resize(600);
-    remember(t);
-    return t;
-  }
-  void remember(const Tokens& t) {
-    if (past_.size() < 60) past_.push_back(t);
-    past_[static_cast<std::size_t>(below(past_.size()))] = t;
-  }
-
- private:
-  const Tokens& past() { return past_[static_cast<std::size_t>(below(past_.size()))]; }
-  std::mt19937 rng_;
-  std::vector<Tokens> past_;
-};
-
 struct Running {
   SequenceId id = 0;
   FakePrefill run;
 };
 
-std::vector<Placement> random_places(Requests& random, const PlacementQuery& q) {
+std::vector<Placement> random_places(RandomPrompts& random, const RequestView& q) {
   std::vector<Placement> out = ends_and_branches(q);
   for (std::int32_t i = random.below(3); i > 0; --i) {
     out.push_back({random.below(static_cast<std::size_t>(q.length)), StateKind::planned});
@@ -135,9 +81,9 @@ std::vector<Placement> random_places(Requests& random, const PlacementQuery& q) 
 
 TEST_CASE("overlap, KV, resume point, contents and eviction order equal a naive cache's") {
   for (std::uint32_t seed = 1; seed <= 6; ++seed) {
-    Requests random(seed);
+    RandomPrompts random(seed);
     FakeServer s(64 << 20, std::make_unique<ScriptedPolicy>(
-                               [&](const PlacementQuery& q) { return random_places(random, q); }));
+                               [&](const RequestView& q) { return random_places(random, q); }));
     NaiveCache naive;
     std::vector<Running> running;
     std::uint64_t hits = 0, evicted = 0;
@@ -230,13 +176,13 @@ TEST_CASE("overlap, KV, resume point, contents and eviction order equal a naive 
 
 TEST_CASE("under pressure and tight node bounds every lease still holds its prefix") {
   for (std::uint32_t seed = 1; seed <= 8; ++seed) {
-    Requests random(seed * 77);
+    RandomPrompts random(seed * 77);
     const std::uint64_t budget = 20'000 + static_cast<std::uint64_t>(random.below(40'000));
     PrefixOptions options;
     options.max_nodes = 5 + random.below(60);
     options.max_tokens = 2000;
     options.share_wait_tokens = 64;
-    FakeServer s(budget, std::make_unique<ScriptedPolicy>([&](const PlacementQuery& q) {
+    FakeServer s(budget, std::make_unique<ScriptedPolicy>([&](const RequestView& q) {
                    return random_places(random, q);
                  }),
                  options);
@@ -303,8 +249,8 @@ TEST_CASE("under pressure and tight node bounds every lease still holds its pref
 
 TEST_CASE("every policy resumes exactly and stays within its budget") {
   for (const char* spelling : {"none", "last", "branch", "balanced:3", "dp:4", "dp:4+branch"}) {
-    Requests random(11);
-    FakeServer s(60'000, make_policy(spelling).take());
+    RandomPrompts random(11);
+    FakeServer s(60'000, make_lru_policy(spelling).take());
     std::int32_t resumed = 0;
     for (int i = 0; i < 600; ++i) {
       resumed += s.serve(random.next(), random.tokens(random.below(20)));  // checks every slot

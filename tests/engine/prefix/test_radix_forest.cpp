@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forest and the eviction order against lists of token vectors.
+// The forest and its mirror against lists of token vectors.
 #include <algorithm>
-#include <limits>
+#include <map>
 #include <random>
-#include <set>
 
 #include "base/check.hpp"
 #include "engine/prefix/radix_forest.hpp"
-#include "engine/prefix/state_order.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/fake_prefill.hpp"
 
@@ -56,14 +54,14 @@ class TokenSource {
   std::vector<Tokens> past_;
 };
 
-std::vector<ForestNode*> states_of(const RadixForest& forest) {
-  std::vector<ForestNode*> found, open;
-  for (const auto& c : forest.root().children) open.push_back(c.node);
-  while (!open.empty()) {
-    ForestNode* n = open.back();
-    open.pop_back();
-    if (n->state) found.push_back(n);
-    for (const auto& c : n->children) open.push_back(c.node);
+constexpr ByteCosts kCosts{.state_bytes = kFakeLayout.state_bytes,
+                           .kv_bytes_per_token = kFakeLayout.kv_block_bytes / 16,
+                           .kv_block = 16};
+
+std::vector<ForestNode*> with_claim(const RadixForest& forest, Claim claim) {
+  std::vector<ForestNode*> found;
+  for (PlanNode n = 0; n < forest.tree().slots(); ++n) {
+    if (forest.tree()[n].used && forest.tree()[n].claim == claim) found.push_back(forest.node(n));
   }
   return found;
 }
@@ -98,7 +96,7 @@ TEST_CASE("common prefixes end where a slow comparison says") {
 TEST_CASE("overlaps equal those of a list of token vectors") {
   for (std::uint32_t seed = 1; seed <= 5; ++seed) {
     TokenSource source(seed);
-    RadixForest forest;
+    RadixForest forest(kCosts);
     std::vector<Tokens> all;
     for (std::uint64_t tick = 1; tick <= 1500; ++tick) {
       const Tokens t = source.next();
@@ -121,128 +119,129 @@ TEST_CASE("overlaps equal those of a list of token vectors") {
 
 TEST_CASE("bounds on nodes and tokens hold, and what was used last is remembered") {
   TokenSource source(9);
-  RadixForest forest;
+  RadixForest forest(kCosts);
   for (std::uint64_t tick = 1; tick <= 4000; ++tick) {
     const Tokens t = source.next();
-    forest.insert(t, tick)->prompt_end = source.below(2) == 0;
+    forest.insert(t, tick)->point = source.below(2) == 0;
     const auto max_nodes = static_cast<std::int64_t>(20 + source.below(30));
-    forest.trim(max_nodes, 5000);
+    forest.trim({.max_nodes = max_nodes, .max_tokens = 5000});
     REQUIRE(forest.nodes() <= max_nodes);
     REQUIRE(forest.tokens() <= 5000);
     if (t.size() < 300) REQUIRE(forest.match(t).overlap == static_cast<std::int32_t>(t.size()));
     if (tick % 50 == 0) forest.verify();
   }
-  forest.trim(0, 0);
+  forest.trim({});
   CHECK(forest.nodes() == 0);
   CHECK(forest.tokens() == 0);
   forest.verify();
 }
 
 TEST_CASE(
-    "states pin their path, and dropping them gives back exactly the bytes of the candidate") {
-  const auto by_use = [](const Candidate& c) { return static_cast<double>(c.last_used); };
-  const auto by_density = [](const Candidate& c) {
-    return static_cast<double>(c.gap) / static_cast<double>(c.bytes);
-  };
-  const auto by_depth = [](const Candidate& c) { return -static_cast<double>(c.position); };
-  const std::vector<ScriptedPolicy::Value> rules = {by_use, by_density, by_depth};
+    "claims pin their path, and dropping a state gives back at most the bytes it is charged") {
   for (std::uint32_t seed = 1; seed <= 12; ++seed) {
     MemoryPools pools(kFakeLayout, 16 << 20);
     TokenSource source(seed);
-    ScriptedPolicy policy({}, rules[seed % rules.size()]);
-    RadixForest forest;
-    StateOrder order(forest, policy, kFakeLayout);
-    std::uint64_t made = 0;
-    std::set<std::uint64_t> extended;  // a sequence goes on in one way only
+    RadixForest forest(kCosts);
+    std::map<const ForestNode*, bool> extended;  // a sequence goes on in one way only
+    const bool own_blocks = seed % 2 == 0;       // no block is another state's as well
     for (std::uint64_t tick = 1; tick <= 1200; ++tick) {
       const Tokens t = source.next();
-      // Few enough states that none has more neighbours than are renewed.
-      const std::int32_t action = order.size() < 30 ? source.below(10) : 9;
-      if (action < 6) {
+      const auto states = with_claim(forest, Claim::stored);
+      const auto pending = with_claim(forest, Claim::pending);
+      const std::int32_t action = states.size() < 30 ? source.below(10) : 9;
+      if (action < 5) {
         ForestNode* node = forest.insert(t, tick);
         if (!node->state) {
           // Half of them by the sequence that made the state above: it goes on in the same blocks.
           std::vector<KvBlockRef> blocks;
           const ForestNode* above = forest.match(t).resume;
-          if (above != nullptr && source.below(2) == 0 && extended.insert(above->made).second) {
+          if (!own_blocks && above != nullptr && source.below(2) == 0 && !extended[above]) {
+            extended[above] = true;
             blocks = forest.block_table(*above);
           }
           for (KvBlockRef& more : take_blocks(
                    pools, blocks_for(node->end) - static_cast<std::int32_t>(blocks.size()))) {
             blocks.push_back(std::move(more));
           }
-          forest.set_state(*node, pools.reserve(0, 1)->take_state(), blocks);
-          node->last_used = tick;
-          node->made = ++made;
-          order.add(*node);
-          for (ForestNode* n : order.neighbours(*node)) order.renew(*n);
+          forest.set_state(*node, pools.reserve(0, 1)->take_state(), StateKind::planned, blocks);
+          extended[node] = false;
         }
+      } else if (action == 5) {
+        ForestNode* node = forest.insert(t, tick);
+        if (forest.claim(*node) == Claim::none) forest.set_pending(*node, StateKind::branch);
       } else if (action < 8) {
-        forest.insert(t, tick);
-        forest.trim(400, 1 << 20);
-      } else if (ForestNode* hit = forest.match(t).resume; hit != nullptr && action == 8) {
-        hit->last_used = tick;
-        order.renew(*hit);
-      } else if (ForestNode* least = order.least(); least != nullptr) {
-        // The order is the policy's, computed afresh for every state.
-        for (ForestNode* n : states_of(forest)) {
-          const double value = order.value(order.candidate(*n));
-          REQUIRE(value == n->value);
-          REQUIRE((least->value < value || (least->value == value && least->made <= n->made)));
-        }
-        const Candidate c = order.candidate(*least);
+        forest.insert(t, tick)->point = source.below(2) == 0;
+        forest.trim({.max_nodes = 400, .max_tokens = 1 << 20, .seen_since = tick - 1});
+      } else if (action == 8 && !pending.empty()) {
+        forest.drop_pending(*pending[static_cast<std::size_t>(source.below(pending.size()))]);
+      } else if (!states.empty()) {
+        ForestNode& gone = *states[static_cast<std::size_t>(source.below(states.size()))];
+        const std::uint64_t charged = forest.tree().exclusive_bytes(gone.plan);
         const std::uint64_t before = pools.usage().bytes_used;
-        const auto neighbours = order.neighbours(*least);
-        order.remove(*least);
-        const ForestFreed freed = forest.drop_state(*least);
-        for (ForestNode* n : neighbours) order.renew(*n);
-        REQUIRE(before - pools.usage().bytes_used == c.bytes);
+        const ForestFreed freed = forest.drop_state(gone);
+        const std::uint64_t back = before - pools.usage().bytes_used;
         REQUIRE(static_cast<std::uint64_t>(freed.blocks) * kFakeLayout.kv_block_bytes +
                     static_cast<std::uint64_t>(freed.states) * kFakeLayout.state_bytes ==
-                c.bytes);
+                back);
+        REQUIRE(back >= kFakeLayout.state_bytes);
+        if (pending.empty()) REQUIRE(back <= charged);
+        if (pending.empty() && own_blocks) REQUIRE(back == charged);
+      }
+      REQUIRE(forest.states() ==
+              static_cast<std::int64_t>(with_claim(forest, Claim::stored).size()));
+      if (pending.empty() && own_blocks && action != 5) {
+        REQUIRE(forest.tree().bytes() == pools.usage().bytes_used);
       }
       if (tick % 40 == 0) {
         forest.verify();
-        REQUIRE(order.size() == states_of(forest).size());
-        REQUIRE(forest.unshared_blocks() == forest.blocks());
+        const ForestFreed unshared = forest.unshared();
+        REQUIRE(unshared.blocks == forest.blocks());
+        REQUIRE(unshared.states == forest.states());
         REQUIRE(static_cast<std::int64_t>(pools.usage().blocks_live) == forest.blocks());
       }
     }
-    while (ForestNode* least = order.least()) {
-      order.remove(*least);
-      forest.drop_state(*least);
-    }
+    for (ForestNode* n : with_claim(forest, Claim::stored)) forest.drop_state(*n);
+    for (ForestNode* n : with_claim(forest, Claim::pending)) forest.drop_pending(*n);
     forest.verify();
     CHECK(pools.usage().bytes_used == 0);
+    CHECK(forest.tree().bytes() == 0);
   }
 }
 
-TEST_CASE("a value that changes behind the order's back is found when it is up") {
-  MemoryPools pools(kFakeLayout, 1 << 20);
-  double bonus = 0;
-  ScriptedPolicy policy({},
-                        [&](const Candidate& c) { return c.position == 3 ? bonus : c.position; });
-  RadixForest forest;
-  StateOrder order(forest, policy, kFakeLayout);
-  for (std::int32_t n = 1; n <= 5; ++n) {
-    ForestNode* node = forest.insert(document(static_cast<std::uint64_t>(n), n), 1);
-    forest.set_state(*node, pools.reserve(0, 1)->take_state(), take_blocks(pools, 1));
-    node->made = static_cast<std::uint64_t>(n);
-    order.add(*node);
-  }
-  CHECK(order.least()->end == 3);
-  bonus = 100;
-  CHECK(order.least()->end == 1);
-  const StateRef use = order.least()->state;
-  CHECK(order.least()->end == 2);
-  CHECK(order.unshared_states() == 4);
-  bonus = std::numeric_limits<double>::quiet_NaN();  // worthless, not undefined
-  order.renew_all();
-  CHECK(order.least()->end == 3);
+TEST_CASE("without claims only points and forks are nodes, and idle leaves are forgotten") {
+  RadixForest forest(kCosts);
+  const Tokens t = document(1, 100);
+  const auto first = [&](std::size_t n) { return std::span(t).first(n); };
+  forest.insert(t, 1)->point = true;
+  ForestNode* half = forest.insert(first(50), 2);
+  forest.set_pending(*half, StateKind::planned);
+  CHECK(forest.nodes() == 2);
+  forest.drop_pending(*half);
+  CHECK(forest.nodes() == 1);
+
+  half = forest.insert(first(50), 3);
+  half->point = true;
+  forest.set_pending(*half, StateKind::planned);
+  forest.drop_pending(*half);
+  CHECK(forest.nodes() == 2);
+  const auto since = [&](std::uint64_t tick) {
+    forest.trim({.max_nodes = 100, .max_tokens = 1000, .seen_since = tick});
+    forest.verify();
+    return forest.nodes();
+  };
+  CHECK(since(1) == 2);
+  CHECK(since(2) == 1);  // the end was passed at 1 last
+  CHECK(forest.match(t).overlap == 50);
+  CHECK(since(3) == 1);
+  forest.set_pending(*half, StateKind::planned);
+  CHECK(since(100) == 1);
+  forest.drop_pending(*half);
+  CHECK(since(100) == 0);
+  CHECK(forest.scopes() == 0);
 }
 
 TEST_CASE("a path of very many nodes neither overflows a stack nor slows a lookup much") {
-  RadixForest forest;
+  RadixForest forest(kCosts);
   const Tokens t = document(1, 20'000);
   for (std::size_t n = t.size(); n > 0; n -= 2) forest.insert(std::span(t).first(n), 1);
   CHECK(forest.nodes() == 10'000);
@@ -256,7 +255,7 @@ TEST_CASE("a path of very many nodes neither overflows a stack nor slows a looku
 }
 
 TEST_CASE("a lookup of 100,000 tokens looks at each once and visits only its own nodes") {
-  RadixForest forest;
+  RadixForest forest(kCosts);
   const Tokens shared = document(1, 99'000);
   for (std::uint64_t i = 0; i < 2000; ++i) forest.insert(shared + document(10 + i, 1000), i + 1);
   const Tokens prompt = shared + document(500, 1000);

@@ -154,7 +154,7 @@ TEST_CASE("the oldest of those that share the most leads") {
 }
 
 TEST_CASE("a fork that is worth less than all that is cached gets no slot, and nobody waits") {
-  const auto value = [](const Candidate& c) { return c.kind == StateKind::branch ? 0.0 : 1.0; };
+  const auto value = [](const ValuedClaim& c) { return c.kind == StateKind::branch ? 0.0 : 1.0; };
   FakeServer s(64 * 1024, std::make_unique<ScriptedPolicy>(ends_and_branches, value));
   const Tokens doc = document(1, 600);
   const Lease leader = lease_of(s.cache.lookup(ask(500, doc + document(2, 9))));
