@@ -14,12 +14,22 @@ namespace cairn::paper {
 
 using engine::DemandPoint;
 
+namespace {
+
+std::int32_t parent_length(const Workload& workload, const engine::TraceRequest& r) {
+  return workload.requests[static_cast<std::size_t>(r.parent)].length;
+}
+
+bool leaves_early(const Workload& workload, const engine::TraceRequest& r) {
+  return r.parent >= 0 && r.overlap > 0 && r.overlap < parent_length(workload, r) - 1;
+}
+
+}  // namespace
+
 std::vector<Sample> partial_overlaps(const Workload& workload) {
   std::vector<Sample> out;
   for (const auto& r : workload.requests) {
-    if (r.parent < 0) continue;
-    const Sample sample{r.overlap, workload.requests[static_cast<std::size_t>(r.parent)].length};
-    if (sample.depth > 0 && sample.depth < sample.length - 1) out.push_back(sample);
+    if (leaves_early(workload, r)) out.push_back({r.overlap, parent_length(workload, r)});
   }
   return out;
 }
@@ -63,6 +73,8 @@ const char* to_string(Rule rule) {
       return "block";
     case Rule::log:
       return "log";
+    case Rule::log_end:
+      return "log_end";
     case Rule::sqrt_spacing:
       return "sqrt_spacing";
     case Rule::dp:
@@ -83,6 +95,8 @@ std::vector<std::int64_t> positions(Rule rule, int states, const Pooled& fit) {
       return engine::spaced_positions(Spacing::block, fit.length, states);
     case Rule::log:
       return engine::spaced_positions(Spacing::log, fit.length, states);
+    case Rule::log_end:
+      return engine::spaced_positions(Spacing::log_end, fit.length, states);
     case Rule::sqrt_spacing: {
       const auto step =
           static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(fit.length))));
@@ -128,11 +142,7 @@ class PromptForest {
       engine::PlanNode at = engine::kPlanRoot;
       if (r.parent >= 0 && r.overlap > 0) {
         at = node_at(ends_[static_cast<std::size_t>(r.parent)], r.overlap);
-        const std::int32_t length = workload.requests[static_cast<std::size_t>(r.parent)].length;
-        if (r.overlap < length - 1) {
-          left.emplace_back(r.parent, r.overlap);
-          retained_.insert(r.parent);
-        }
+        if (leaves_early(workload, r)) left.emplace_back(r.parent, r.overlap);
       }
       ends_.push_back(r.length > tree_[at].depth ? tree_.add_leaf(at, r.length) : at);
     }
@@ -145,7 +155,6 @@ class PromptForest {
   }
 
   const std::vector<engine::ForestNode>& nodes() const { return nodes_; }
-  double retained() const { return static_cast<double>(retained_.size()); }
   double total() const { return total_; }
 
  private:
@@ -171,20 +180,32 @@ class PromptForest {
 
   engine::PlanTree tree_;
   std::vector<engine::PlanNode> ends_;  // by request
-  std::set<std::int32_t> retained_;     // requests whose prompts others leave
   std::vector<engine::ForestNode> nodes_;
   double total_ = 0;
 };
 
 }  // namespace
 
-std::vector<double> forest_shares(const Workload& workload, std::span<const int> states) {
+std::int64_t retained_prompts(const Workload& workload) {
+  std::set<std::int32_t> retained;
+  for (const auto& r : workload.requests) {
+    if (leaves_early(workload, r)) retained.insert(r.parent);
+  }
+  return std::ssize(retained);
+}
+
+std::int64_t groups(const Workload& workload) {
+  return std::count_if(workload.requests.begin(), workload.requests.end(),
+                       [](const auto& r) { return 2 * r.overlap < r.length; });
+}
+
+std::vector<double> forest_shares(const Workload& workload, std::span<const std::int64_t> states) {
   const PromptForest forest(workload);
   auto solver = engine::ForestSolver::make(forest.nodes(), {});
   check(solver.ok(), "the prompts are no forest");
   std::vector<double> out;
-  for (const int m : states) {
-    const auto plan = solver->solve_within(m * forest.retained());
+  for (const std::int64_t count : states) {
+    const auto plan = solver->solve_within(static_cast<double>(count));
     check(plan.ok(), "a budget without pins cannot fail");
     out.push_back(forest.total() == 0 ? 0 : plan->cost / forest.total());
   }

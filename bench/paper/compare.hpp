@@ -41,9 +41,9 @@ struct Pooled {
 /// `like`: the samples whose lengths set the scale, so that several pools share one.
 Pooled pool(std::span<const Sample> samples, Scale scale, std::span<const Sample> like);
 
-enum class Rule : std::uint8_t { none, kv_only, balanced, block, log, sqrt_spacing, dp };
-inline constexpr std::array kRules = {Rule::none, Rule::kv_only,      Rule::balanced, Rule::block,
-                                      Rule::log,  Rule::sqrt_spacing, Rule::dp};
+enum class Rule : std::uint8_t { none, kv_only, balanced, block, log, log_end, sqrt_spacing, dp };
+inline constexpr std::array kRules = {Rule::none, Rule::kv_only, Rule::balanced,     Rule::block,
+                                      Rule::log,  Rule::log_end, Rule::sqrt_spacing, Rule::dp};
 const char* to_string(Rule rule);
 
 /// At most `states` positions on a prompt of `length`. dp is fitted to `fit`; the others know only
@@ -57,9 +57,13 @@ double share(Rule rule, int states, const Pooled& fit, const Pooled& on);
 /// The least number of states with which dp recomputes no more than block with `block_states`.
 int dp_reaches_block(int block_states, const Pooled& fit, const Pooled& on);
 
-/// Share recomputed by an exact plan of the whole forest of prompts that knows every request: at
-/// most `states` for each retained prompt on average, wherever they save most (placement.md
-/// section 3, KV free).
-std::vector<double> forest_shares(const Workload& workload, std::span<const int> states);
+/// Requests whose prompts others leave before the end: each has M states under the rules above.
+std::int64_t retained_prompts(const Workload& workload);
+/// Requests that share less than half of their prompt with any before: documents, system prompts.
+std::int64_t groups(const Workload& workload);
+
+/// Share recomputed by an exact plan of the whole forest of prompts that knows every request: so
+/// many states in all, wherever they save most (placement.md section 3, KV free).
+std::vector<double> forest_shares(const Workload& workload, std::span<const std::int64_t> states);
 
 }  // namespace cairn::paper

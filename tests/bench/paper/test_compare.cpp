@@ -46,7 +46,9 @@ TEST_CASE("A plan of the whole forest recomputes at most what dp does with as ma
   for (const Workload& workload : some_workloads()) {
     const auto samples = partial_overlaps(workload);
     const std::vector<int> budgets = {1, 3, 8};
-    const auto shares = forest_shares(workload, budgets);
+    std::vector<std::int64_t> states;
+    for (const int m : budgets) states.push_back(m * retained_prompts(workload));
+    const auto shares = forest_shares(workload, states);
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       for (const Scale scale : {Scale::absolute, Scale::fraction}) {
         const Pooled all = pool(samples, scale, samples);
@@ -55,6 +57,18 @@ TEST_CASE("A plan of the whole forest recomputes at most what dp does with as ma
       }
     }
   }
+}
+
+TEST_CASE("A plan of the whole forest gains by every state until none is left to gain") {
+  const Workload workload = generate_wide(3);
+  REQUIRE(groups(workload) >= 60);
+  const std::vector<std::int64_t> states = {0, 1, 60, 600, 6000};
+  const auto shares = forest_shares(workload, states);
+  CHECK(shares[0] == Approx(1));
+  CHECK(shares[1] < shares[0]);
+  CHECK(shares[2] < shares[1]);
+  CHECK(shares[3] < shares[2]);
+  CHECK(shares[4] == Approx(0).margin(1e-12));
 }
 
 TEST_CASE("Pooled samples cost in tokens what requests would") {
