@@ -133,7 +133,11 @@ void DiskStore::Impl::free_files(const DiskFreed& freed) {
 
 void DiskStore::Impl::remove(std::span<const DiskId> states, IndexBatch batch) {
   for (const DiskId id : states) {
-    const DiskFreed freed = map_.remove(id);
+    --kind_count(map_.states().at(id).kind);
+    const DiskFreed freed = [&] {
+      const std::unique_lock lock(map_mutex_);
+      return map_.remove(id);
+    }();
     batch.states_gone.push_back(id);
     auto& all = batch.freed;
     all.segments.insert(all.segments.end(), freed.segments.begin(), freed.segments.end());
@@ -199,6 +203,12 @@ DiskStore::DiskStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 DiskStore::~DiskStore() { impl_->flush(); }
 
+void DiskStore::Impl::touch(DiskId id) {
+  const std::unique_lock lock(map_mutex_);
+  map_.touch(id, now());
+  touched_.insert(id);
+}
+
 Result<std::unique_ptr<DiskStore>> DiskStore::open(DiskOptions options) {
   auto directory = DiskDirectory::open(options.dir, true);
   if (!directory) return directory.error();
@@ -217,12 +227,14 @@ Result<DiskPut> DiskStore::put(const DiskState& state) {
 std::optional<DiskMatch> DiskStore::match(std::string_view scope,
                                           std::span<const std::int32_t> tokens,
                                           std::int32_t max_position) const {
+  const auto lock = impl_->lock_map();
   const DiskStateInfo* found = impl_->map().match(scope, tokens, max_position);
   if (found == nullptr) return std::nullopt;
   return DiskMatch{found->id, found->position, found->kind};
 }
 
 bool DiskStore::contains(std::string_view scope, std::span<const std::int32_t> tokens) const {
+  const auto lock = impl_->lock_map();
   return impl_->map().find(scope, tokens) != nullptr;
 }
 

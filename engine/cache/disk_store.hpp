@@ -86,6 +86,7 @@ struct DiskStat {
   std::uint64_t bytes = 0, max_bytes = 0;  // bytes: of the files, but for the index
   std::uint64_t index_bytes = 0;           // as of open or the last flush
   std::uint64_t states = 0, segments = 0, blocks = 0;
+  std::uint64_t states_by_kind[kStateKinds] = {};
   std::uint64_t puts = 0, reads = 0, written_bytes = 0, read_bytes = 0;
   double write_seconds = 0, read_seconds = 0;
   std::uint64_t evicted = 0, expired = 0;
@@ -98,8 +99,9 @@ struct DiskStat {
   std::string why_not;  // the last write failure, while not writable
 };
 
-/// One thread at a time; stat() from any. Never throws for what disk or files do: a failed write
-/// turns writing off until `retry` has passed, a wrong file is deleted with all that need it.
+/// One thread at a time; match(), contains() and stat() from any. Never throws for what disk or
+/// files do: a failed write turns writing off until `retry` has passed, a wrong file is deleted
+/// with all that need it.
 class DiskStore {
  public:
   /// Takes the directory for this process. Files of another fingerprint are deleted, and the log
@@ -112,7 +114,8 @@ class DiskStore {
   /// no_memory (does not fit, or displaces what is worth more), unavailable (writing is off).
   Result<DiskPut> put(const DiskState& state);
 
-  /// The deepest state of at most `max_position` tokens of this prompt. Touches no file.
+  /// The deepest state of at most `max_position` tokens of this prompt. Touches no file and waits
+  /// for none.
   std::optional<DiskMatch> match(std::string_view scope, std::span<const std::int32_t> tokens,
                                  std::int32_t max_position) const;
   /// Whether the whole of `tokens` is the path of a stored state.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -53,8 +54,11 @@ class DiskStore::Impl {
   void expire();
   void flush();
 
+  void touch(DiskId id);
   DiskItem item_of(const DiskStateInfo& state) const;
   const DiskMap& map() const { return map_; }
+  /// What match() of any thread needs.
+  std::shared_lock<std::shared_mutex> lock_map() const { return std::shared_lock(map_mutex_); }
   DiskStat stat() const;
   /// Copies what the owner's thread knows to where stat() looks.
   void publish();
@@ -92,6 +96,9 @@ class DiskStore::Impl {
     return disk_file_bytes(header_of(state), 1);
   }
 
+  std::uint64_t& kind_count(StateKind kind) {
+    return now_.states_by_kind[static_cast<std::size_t>(kind)];
+  }
   std::int64_t now() const;
   Status may_write() const;
   Error turn_off(const Error& why);
@@ -102,7 +109,8 @@ class DiskStore::Impl {
   FingerprintHash fingerprint_;
   std::unique_ptr<DiskDirectory> directory_;
   std::unique_ptr<DiskIndex> index_;  // null when it could not be opened again after a purge
-  DiskMap map_;
+  DiskMap map_;                       // changed under the mutex, so that its owner may read without
+  mutable std::shared_mutex map_mutex_;
   std::unordered_map<std::string, std::uint64_t> sizes_;  // of every file but the index's
   DiskId next_id_ = 1;
   std::unordered_set<DiskId> touched_;  // last use not written down yet

@@ -38,10 +38,14 @@ Result<std::vector<DirectoryFile>> DiskStore::Impl::delete_files() {
   if (!files) return files;
   for (const DirectoryFile& f : *files) directory_->remove(f.name);
   directory_->sync();
-  map_ = {};
+  {
+    const std::unique_lock lock(map_mutex_);
+    map_ = {};
+  }
   sizes_.clear();
   touched_.clear();
   now_.bytes = 0;
+  std::fill(std::begin(now_.states_by_kind), std::end(now_.states_by_kind), 0);
   return files;
 }
 
@@ -82,6 +86,7 @@ Status DiskStore::Impl::load() {
     if (!opened) return opened;
   } else {
     next_id_ = *last + 1;
+    for (const auto& [id, s] : map_.states()) ++kind_count(s.kind);
   }
   now_.refused_corrupt += rows_refused;
   if (Status swept = sweep(); !swept) return swept;

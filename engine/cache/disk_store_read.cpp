@@ -114,8 +114,7 @@ Status DiskStore::Impl::read(DiskId id, const DiskSink& sink) {
   if (!done) return done;
   ++now_.reads;
   now_.read_seconds += seconds_since(begin);
-  map_.touch(id, now());
-  touched_.insert(id);
+  touch(id);
   if (touched_.size() >= kMaxTouched) flush();
   return done;
 }

@@ -92,8 +92,7 @@ Result<DiskPut> DiskStore::Impl::put(const DiskState& in) {
   if (Status may = may_write(); !may) return may.error();
   expire();
   if (const DiskStateInfo* found = map_.find(in.scope, in.tokens)) {
-    map_.touch(found->id, now());
-    touched_.insert(found->id);
+    touch(found->id);
     return DiskPut{found->id, true, 0};
   }
   const ChainEnd shared = map_.match_chain(in.scope, in.tokens);
@@ -120,23 +119,29 @@ Result<DiskPut> DiskStore::Impl::put(const DiskState& in) {
   item.id = 0;
 
   // Room must not be made at the price of the blocks that this state shares.
-  map_.pin(shared);
+  {
+    const std::unique_lock lock(map_mutex_);
+    map_.pin(shared);
+  }
   Status done = make_room(bytes, value_of(item));
   if (done) done = write_objects(in, segment, state);
   const DiskId id = state.id;
   if (done) {
-    if (new_blocks > 0) {
-      set_size(segment_file_name(segment.id), segment_bytes);
-      map_.add(std::move(segment));
-    }
+    if (new_blocks > 0) set_size(segment_file_name(segment.id), segment_bytes);
     set_size(state_file_name(id), bytes - segment_bytes);
+    ++kind_count(state.kind);
+    const std::unique_lock lock(map_mutex_);
+    if (new_blocks > 0) map_.add(std::move(segment));
     map_.add(std::move(state));
     ++now_.puts;
     now_.written_bytes += bytes;
     now_.write_seconds += seconds_since(begin);
   }
   IndexBatch unpinned;
-  unpinned.freed = map_.unpin(shared);
+  {
+    const std::unique_lock lock(map_mutex_);
+    unpinned.freed = map_.unpin(shared);
+  }
   if (!unpinned.empty()) remove({}, std::move(unpinned));
   if (!done) return done.error();
   return DiskPut{id, false, bytes};

@@ -91,13 +91,11 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
   }
 }
 
-MemoryLayout CpuBackend::layout() const {
-  return memory_layout(config(), kv_.type == kernels::KvType::bf16 ? KvType::bf16 : KvType::f32);
-}
+MemoryLayout CpuBackend::layout() const { return memory_layout(config(), kv_type()); }
 
 BackendInfo CpuBackend::info() const {
-  return {"cpu", kernels::to_string(ops_.isa), "bf16",
-          kv_.type == kernels::KvType::bf16 ? "bf16" : "f32", pool_.threads()};
+  return {"cpu", kernels::to_string(ops_.isa), "bf16", kv_type() == KvType::bf16 ? "bf16" : "f32",
+          pool_.threads()};
 }
 
 void CpuBackend::reset_state(std::byte* state) { std::memset(state, 0, layout().state_bytes); }
@@ -107,10 +105,7 @@ void CpuBackend::copy_state(const std::byte* from, std::byte* to) {
 }
 
 void CpuBackend::copy_kv_slots(const std::byte* from, std::byte* to, std::int32_t tokens) {
-  check(tokens >= 0 && tokens <= kBlockTokens, "copy_kv_slots: more slots than a block has");
-  for (std::size_t at = 0; at < layout().kv_block_bytes; at += kv_.layer_bytes()) {
-    kernels::copy_kv_slots(kv_, from + at, to + at, tokens);
-  }
+  copy_cpu_kv_slots(config(), kv_type(), from, to, tokens);
 }
 
 void CpuBackend::check_step(std::span<const StepSlice> slices) const {

@@ -71,6 +71,7 @@ class CpuBackend final : public Backend {
   CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions& options);
 
   const ModelConfig& config() const override { return weights_->config; }
+  KvType kv_type() const { return kv_.type == kernels::KvType::bf16 ? KvType::bf16 : KvType::f32; }
   MemoryLayout layout() const override;
   BackendInfo info() const override;
   StepLogits step(std::span<const StepSlice> slices) override;

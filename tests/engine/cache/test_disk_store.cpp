@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the disk tier promises when nothing goes wrong: bits, sharing, budget, restart.
+#include <atomic>
+#include <thread>
+
 #include "tests/engine/cache/disk_kit.hpp"
 
 using namespace cairn;
@@ -322,6 +325,35 @@ TEST_CASE("a blob is replaced whole, outlives a restart and counts") {
   CHECK(store->stat().bytes == bench.bytes_on_disk());
 }
 
+TEST_CASE("other threads may look states up while they come and go") {
+  DiskBench bench;
+  std::mt19937 random(13);
+  const Tokens base = random_tokens(random, 320);
+  auto store = bench.open();
+  const Sample always("", Tokens(base.begin(), base.begin() + 50));
+  REQUIRE(always.put(*store));
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  std::thread reader([&] {
+    while (!stop) {
+      const auto match = store->match("", base, kAny);
+      if (!match || match->position < 50) ++wrong;
+      if (!store->contains("", always.tokens)) ++wrong;
+      if (store->stat().states < 1) ++wrong;
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    const auto n = std::ptrdiff_t(51 + random() % 270);
+    const auto put = Sample("", Tokens(base.begin(), base.begin() + n)).put(*store);
+    REQUIRE(put);
+    ReadBack(*store, *store->match("", base, kAny));
+    store->forget(put->id);
+  }
+  stop = true;
+  reader.join();
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("random puts, reads and removals agree with a plain list, restarts and all") {
   DiskBench bench;
   std::mt19937 random(12);
@@ -373,6 +405,7 @@ TEST_CASE("random puts, reads and removals agree with a plain list, restarts and
     if (step % 50 == 0) REQUIRE(store->stat().bytes == bench.bytes_on_disk());
   }
   REQUIRE(store->stat().states == model.size());
+  CHECK(store->stat().states_by_kind[static_cast<int>(StateKind::branch)] == model.size());
   const DiskStat stat = store->stat();
   CHECK(stat.refused_corrupt + stat.refused_missing + stat.refused_foreign + stat.swept == 0);
   CHECK(stat.bytes == bench.bytes_on_disk());
