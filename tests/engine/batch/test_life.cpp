@@ -109,6 +109,20 @@ TEST_CASE("what a cancelled prompt had run can be resumed from") {
   CHECK(rig.outcomes[2].tokens == cold_answer(ask));
 }
 
+TEST_CASE("whatever a sequence saves carries the scope of its lease") {
+  const Ask ask = random_ask(37, 40);
+  Rig rig;
+  SequenceSpec spec = rig.spec(0, ask);
+  spec.lease.scope = "tenant";
+  rig.save_at(spec, 20);
+  rig.loop.admit(std::move(spec));
+  CHECK(rig.loop.add_save(0, rig.planned_save(30)));
+  rig.run();
+  const auto& saved = rig.outcomes[0].saved;
+  REQUIRE(saved.size() == 3);  // and the answer's end
+  for (const SavedState& state : saved) CHECK(state.scope == "tenant");
+}
+
 TEST_CASE("an unpublished sequence saves nothing, whatever was planned") {
   const Ask ask = random_ask(36, 40);
   Rig rig;
