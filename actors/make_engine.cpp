@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "actors/disk_tier.hpp"
 #include "actors/runtime.hpp"
 #include "actors/testing.hpp"
 #include "actors/wrap_backend.hpp"
@@ -21,6 +22,7 @@
 #include "engine/engine.hpp"
 #include "engine/request/validate.hpp"
 #include "metrics/metrics.hpp"
+#include "model/net/memory_layout.hpp"
 
 namespace cairn {
 namespace {
@@ -74,6 +76,7 @@ void check_options(const EngineOptions& o) {
   require(o.max_choices >= 1, "max_choices", "1 or more");
   require(o.forest_nodes >= 16, "forest_nodes", "16 or more");
   require(o.request_timeout.count() > 0, "request_timeout", "a positive time");
+  require(o.disk_max_age.count() >= 0, "disk_max_age", "0 (no limit) or a positive time");
   const auto policy = engine::make_policy(o.policy);
   if (!policy.ok()) throw LoadError("policy: " + policy.error().message);
 }
@@ -112,7 +115,9 @@ class ActorEngine final : public Engine {
  private:
   std::unique_ptr<model::Backend> make_backend();
   void make_pools(const model::MemoryLayout& layout);
+  void open_disk(const model::BackendInfo& backend, const model::MemoryLayout& layout);
   void fill_info(const model::BackendInfo& backend, const model::MemoryLayout& layout);
+  model::KvType kv_type() const;
   engine::RequestLimits limits() const;
 
   std::shared_ptr<actors::Shared> shared_ = std::make_shared<actors::Shared>();
@@ -137,6 +142,7 @@ ActorEngine::ActorEngine(EngineOptions options, std::shared_ptr<Metrics> metrics
   const model::MemoryLayout layout = (*first)->layout();
   shared_->make_backend = [this, first] { return *first ? std::move(*first) : make_backend(); };
   make_pools(layout);
+  open_disk(backend, layout);
   fill_info(backend, layout);
   shared_->request_limits = limits();
   runtime_ = std::make_unique<actors::Runtime>(shared_);
@@ -146,7 +152,7 @@ std::unique_ptr<model::Backend> ActorEngine::make_backend() {
   model::CpuOptions cpu;
   cpu.threads = shared_->options.threads;
   cpu.isa = shared_->options.isa;
-  cpu.kv = shared_->options.kv == "f32" ? model::KvType::f32 : model::KvType::bf16;
+  cpu.kv = kv_type();
   cpu.max_step_tokens = shared_->options.max_step_tokens;
   return actors::wrapped(model::make_cpu_backend(shared_->bundle->weights, cpu));
 }
@@ -162,6 +168,18 @@ void ActorEngine::make_pools(const model::MemoryLayout& layout) {
     bytes = std::max(std::min(kDefaultCacheCap, available_memory() / 4), least);
   }
   shared_->pools = std::make_shared<engine::MemoryPools>(layout, bytes);
+}
+
+void ActorEngine::open_disk(const model::BackendInfo& backend, const model::MemoryLayout& layout) {
+  shared_->disk = actors::open_disk_tier(shared_->options, *shared_->bundle, backend, layout);
+  shared_->copy_kv_slots = [weights = shared_->bundle->weights, kv = kv_type()](
+                               const std::byte* from, std::byte* to, std::int32_t tokens) {
+    model::copy_cpu_kv_slots(model::config_of(*weights), kv, from, to, tokens);
+  };
+}
+
+model::KvType ActorEngine::kv_type() const {
+  return shared_->options.kv == "f32" ? model::KvType::f32 : model::KvType::bf16;
 }
 
 void ActorEngine::fill_info(const model::BackendInfo& backend, const model::MemoryLayout& layout) {
@@ -199,6 +217,13 @@ void ActorEngine::fill_info(const model::BackendInfo& backend, const model::Memo
   add("max_stop_strings", static_cast<std::uint64_t>(o.max_stop_strings));
   add("forest_nodes", static_cast<std::uint64_t>(o.forest_nodes));
   add("request_timeout_ms", static_cast<std::uint64_t>(o.request_timeout.count()));
+  if (shared_->disk) {
+    const std::uint64_t age = static_cast<std::uint64_t>(o.disk_max_age.count());
+    info_.limits.emplace_back("disk_dir", o.disk_dir);
+    info_.limits.emplace_back("disk_bytes", format_bytes(o.disk_bytes));
+    info_.limits.emplace_back("disk_max_age_ms", age == 0 ? "none" : std::to_string(age));
+    add("disk_states_found", shared_->disk->stat().states);
+  }
   Metrics& metrics = *shared_->metrics;
   metrics.set_build_info(kVersion, info_.device, info_.isa);
   metrics.set_model_info(info_.model_name, info_.shape);
@@ -206,6 +231,9 @@ void ActorEngine::fill_info(const model::BackendInfo& backend, const model::Memo
   // One budget, either kind may take all of it.
   metrics.cache_bytes_limit(CacheObject::kv).set(static_cast<double>(o.cache_bytes));
   metrics.cache_bytes_limit(CacheObject::state).set(static_cast<double>(o.cache_bytes));
+  const double disk = shared_->disk ? static_cast<double>(o.disk_bytes) : 0.0;
+  metrics.cache_bytes_limit(CacheObject::kv, Tier::disk).set(disk);
+  metrics.cache_bytes_limit(CacheObject::state, Tier::disk).set(disk);
 }
 
 engine::RequestLimits ActorEngine::limits() const {
@@ -303,6 +331,11 @@ EngineStats ActorEngine::stats() const {
       static_cast<std::uint64_t>(usage.blocks_live) * shared_->pools->layout().kv_block_bytes;
   s.state_bytes = static_cast<std::uint64_t>(usage.states_live) * info_.state_bytes;
   s.cached_states = shared_->cached_states;
+  if (shared_->disk) {
+    const engine::DiskStat disk = shared_->disk->stat();
+    s.disk_states = static_cast<std::int64_t>(disk.states);
+    s.disk_bytes = disk.bytes;
+  }
   s.plan_epoch = shared_->plan_epoch;
   return s;
 }
@@ -332,6 +365,10 @@ std::vector<std::string> ActorEngine::close(std::chrono::milliseconds deadline) 
   }
   wait_idle(Clock::now() + std::chrono::seconds(2));
   shared_->tickets.fail_all(Error{ErrorCode::unavailable, "the server is shutting down", ""});
+  // What the memory holds and the disk does not is worth the rest of the time.
+  while (shared_->disk_backlog.load() > 0 && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
   return runtime_->stop(std::chrono::seconds(5));
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/batch/batch_loop.hpp"
+#include "engine/cache/disk_store.hpp"
 #include "engine/engine.hpp"
 #include "engine/prefix/prefix_cache.hpp"
 #include "engine/request/prompt.hpp"
@@ -80,8 +81,8 @@ struct Ticket {
 };
 using TicketPtr = std::shared_ptr<const Ticket>;
 
-enum class Role : std::uint8_t { router, prefix, planner, executor, checkpoints, worker };
-inline constexpr int kRoles = 6;
+enum class Role : std::uint8_t { router, prefix, planner, executor, checkpoints, worker, disk };
+inline constexpr int kRoles = 7;
 const char* to_string(Role role);
 
 struct Submit {
@@ -104,9 +105,14 @@ struct Granted {
   std::uint32_t attempt = 0;
   Box<engine::Lease> lease;
 };
-struct Parked {  // waits for a running prompt that computes its prefix
+struct Parked {
+  enum class For : std::uint8_t {
+    prefill,  // a running prompt computes its prefix
+    disk,     // a state is being read
+  };
   SequenceId seq = 0;
   std::uint32_t attempt = 0;
+  For what = For::prefill;
 };
 struct Unparked {  // look it up again
   SequenceId seq = 0;
@@ -179,10 +185,37 @@ struct WantBlocks {
 struct PlanPublished {
   std::shared_ptr<const engine::Plan> plan;
 };
+/// Memory and disk.
 struct DropCache {};
 
-using PrefixMessage = std::variant<Lookup, ForgetLookup, Publish, SequenceOver, SaveRefused,
-                                   WantBlocks, PlanPublished, DropCache>;
+/// A state to read from disk, with the slots it goes to.
+struct DiskFetch {
+  std::uint64_t id = 0;
+  engine::DiskMatch match;
+  std::string scope;
+  engine::TokenSeq tokens;  // at least match.position
+  engine::StateRef state;
+  std::vector<engine::KvBlockRef> blocks;  // [ceil(position / 16)]
+  std::int32_t first_block = 0;            // those before it hold their KV already
+};
+/// From disk: what was asked for, or `good` false.
+struct Fetched {
+  Box<DiskFetch> fetch;
+  bool good = false;
+};
+/// To itself: nobody is to wait for that read any longer.
+struct FetchLate {
+  std::uint64_t id = 0;
+};
+/// From disk: there is time to write. `fresh`: a new actor, which knows of nothing that was asked
+/// before.
+struct DiskIdle {
+  bool fresh = false;
+};
+
+using PrefixMessage =
+    std::variant<Lookup, ForgetLookup, Publish, SequenceOver, SaveRefused, WantBlocks,
+                 PlanPublished, DropCache, Fetched, FetchLate, DiskIdle>;
 
 struct Observed {
   std::vector<engine::Observation> observations;
@@ -215,6 +248,17 @@ struct EndOfSaves {
   SequenceId seq = 0;
 };
 using CheckpointMessage = std::variant<Saved, EndOfSaves>;
+
+/// A state of the memory, to be written; DiskIdle follows.
+struct StoreState {
+  Box<engine::SavedState> saved;
+};
+struct FetchState {
+  Box<DiskFetch> fetch;
+};
+struct PurgeDisk {};
+struct DiskTick {};
+using DiskMessage = std::variant<StoreState, FetchState, PurgeDisk, DiskTick>;
 
 struct Prepare {
   TicketPtr ticket;

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "engine/placement/policy.hpp"
+#include "engine/placement/policy_names.hpp"
 #include "metrics/metrics.hpp"
 
 namespace cairn::actors {
@@ -23,8 +23,9 @@ engine::PrefixOptions prefix_options(const EngineOptions& options) {
 PrefixDesk::PrefixDesk(std::shared_ptr<Shared> shared, Mail& mail)
     : shared_(std::move(shared)),
       mail_(mail),
-      cache_(*shared_->pools, engine::make_lru_policy(shared_->options.policy).take(),
-             prefix_options(shared_->options)) {}
+      cache_(*shared_->pools, engine::make_cache_policy(shared_->options.policy).take(),
+             prefix_options(shared_->options)),
+      disk_(shared_, mail_, cache_) {}
 
 void PrefixDesk::handle(const PrefixMessage& message) {
   std::visit([this](const auto& m) { on(m); }, message);
@@ -32,6 +33,7 @@ void PrefixDesk::handle(const PrefixMessage& message) {
 }
 
 void PrefixDesk::on(const Lookup& m) {
+  if (disk_.hold(m)) return;
   const SequenceId seq = m.request->id;
   engine::LookupResult result = cache_.lookup(*m.request);
   if (auto* lease = std::get_if<engine::Lease>(&result)) {
@@ -51,6 +53,7 @@ void PrefixDesk::on(const Lookup& m) {
 }
 
 void PrefixDesk::on(const ForgetLookup& m) {
+  disk_.forget(m.seq);
   for (auto& [leader, list] : waiters_) {
     std::erase_if(list, [&](const Waiter& w) { return w.seq == m.seq; });
   }
@@ -62,7 +65,9 @@ void PrefixDesk::on(const ForgetLookup& m) {
 void PrefixDesk::on(const Publish& m) {
   const SequenceId leader = m.saved->id;
   const std::int32_t position = m.saved->position;
+  disk_.offer(*m.saved);
   cache_.publish(std::move(*m.saved));
+  disk_.write_next();
   wake(leader, position, true);
 }
 
@@ -103,7 +108,10 @@ void PrefixDesk::on(const PlanPublished& m) {
   cache_.adopt(m.plan);
 }
 
-void PrefixDesk::on(const DropCache&) { cache_.clear(); }
+void PrefixDesk::on(const DropCache&) {
+  cache_.clear();
+  disk_.clear();
+}
 
 // What the plan in force promised for a request that overlaps something, beside what came of it.
 void PrefixDesk::count_calibration(const engine::Lease& lease) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "actors/disk_side.hpp"
 #include "actors/mail.hpp"
 #include "actors/shared.hpp"
 
@@ -33,6 +34,9 @@ class PrefixDesk {
   void on(const WantBlocks& m);
   void on(const PlanPublished& m);
   void on(const DropCache& m);
+  void on(const Fetched& m) { disk_.on(m); }
+  void on(const FetchLate& m) { disk_.on(m); }
+  void on(const DiskIdle& m) { disk_.on(m); }
 
   void wake(SequenceId leader, std::int32_t up_to, bool may_wait);
   void count_calibration(const engine::Lease& lease);
@@ -41,6 +45,7 @@ class PrefixDesk {
   std::shared_ptr<Shared> shared_;
   Mail& mail_;
   engine::PrefixCache cache_;
+  DiskSide disk_;
   std::unordered_map<SequenceId, std::vector<Waiter>> waiters_;  // by leader
   std::shared_ptr<const engine::Plan> plan_;                     // in force; null before the first
   engine::PrefixStats counted_;  // what the counters have been told so far

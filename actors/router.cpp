@@ -41,8 +41,8 @@ std::uint64_t random_seed() {
 }  // namespace
 
 const char* to_string(Role role) {
-  constexpr const char* names[] = {"router",   "prefix",      "planner",
-                                   "executor", "checkpoints", "worker"};
+  constexpr const char* names[] = {"router",      "prefix", "planner", "executor",
+                                   "checkpoints", "worker", "disk"};
   return names[static_cast<int>(role)];
 }
 
@@ -253,7 +253,7 @@ void Router::on(const Parked& m) {
   Sequence* sequence = answered(m.seq, m.attempt);
   if (!sequence) return;
   set_phase(*sequence, Phase::parked);
-  shared_->metrics->shared_prefill_waits_total().add();
+  if (m.what == Parked::For::prefill) shared_->metrics->shared_prefill_waits_total().add();
 }
 
 void Router::on(const Unparked& m) {

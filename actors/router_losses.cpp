@@ -24,6 +24,7 @@ void Router::on(const ActorLost& m) {
     case Role::router:
     case Role::planner:
     case Role::checkpoints:
+    case Role::disk:
       return;  // sequences that wait for a confirmation are let go by the tick
   }
 }

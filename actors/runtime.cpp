@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "actors/checkpoint_desk.hpp"
+#include "actors/disk_desk.hpp"
 #include "actors/executor_desk.hpp"
 #include "actors/planner_desk.hpp"
 #include "actors/prefix_desk.hpp"
@@ -32,6 +33,7 @@ using PrefixLetter = Letter<PrefixMessage>;
 using PlannerLetter = Letter<PlannerMessage>;
 using ExecutorLetter = Letter<ExecutorMessage>;
 using CheckpointLetter = Letter<CheckpointMessage>;
+using DiskLetter = Letter<DiskMessage>;
 using WorkerLetter = Letter<WorkerMessage>;
 struct Die {};
 struct Respawn {};
@@ -43,6 +45,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::PrefixLetter)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::PlannerLetter)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::ExecutorLetter)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::CheckpointLetter)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::DiskLetter)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::WorkerLetter)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::Die)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cairn::actors::Respawn)
@@ -66,6 +69,8 @@ ActorName metric_name(Role role) {
       return ActorName::checkpoints;
     case Role::worker:
       return ActorName::text;
+    case Role::disk:
+      return ActorName::disk;
   }
   return ActorName::text;
 }
@@ -133,6 +138,13 @@ struct Runtime::Impl {
       caf::anon_send(to, Letter<Message>{std::move(message)});
     }
   }
+  template <class Message>
+  void send_after(Role role, std::chrono::milliseconds delay, Message message) {
+    shared->metrics->actor_messages_sent_total(metric_name(role)).add();
+    if (const caf::actor to = target(role)) {
+      caf::delayed_anon_send(to, delay, Letter<Message>{std::move(message)});
+    }
+  }
   caf::behavior supervise(caf::event_based_actor* self, const std::vector<caf::actor>& first);
   void on_down(caf::event_based_actor* self, const caf::down_msg& down);
   void lose_router(caf::event_based_actor* self, const std::string& why);
@@ -173,6 +185,8 @@ caf::actor Runtime::Impl::spawn(Role role, int index) {
       return spawn_desk<ExecutorDesk, ExecutorMessage, caf::detached>(role);
     case Role::checkpoints:
       return spawn_desk<CheckpointDesk, CheckpointMessage, caf::detached>(role);
+    case Role::disk:
+      return spawn_desk<DiskDesk, DiskMessage, caf::detached>(role);
     case Role::worker:
       if (index >= shared->options.text_workers) {
         return spawn_desk<TextWorker, WorkerMessage, caf::detached>(role);
@@ -303,6 +317,7 @@ void Runtime::executor(ExecutorMessage message) {
 void Runtime::checkpoints(CheckpointMessage message) {
   impl_->send(Role::checkpoints, 0, std::move(message));
 }
+void Runtime::disk(DiskMessage message) { impl_->send(Role::disk, 0, std::move(message)); }
 void Runtime::worker(int index, WorkerMessage message) {
   impl_->send(Role::worker, index, std::move(message));
 }
@@ -323,10 +338,13 @@ void Runtime::executor_urgent(ExecutorMessage message) {
 }
 
 void Runtime::router_after(std::chrono::milliseconds delay, RouterMessage message) {
-  impl_->shared->metrics->actor_messages_sent_total(ActorName::router).add();
-  if (const caf::actor to = impl_->target(Role::router)) {
-    caf::delayed_anon_send(to, delay, RouterLetter{std::move(message)});
-  }
+  impl_->send_after(Role::router, delay, std::move(message));
+}
+void Runtime::prefix_after(std::chrono::milliseconds delay, PrefixMessage message) {
+  impl_->send_after(Role::prefix, delay, std::move(message));
+}
+void Runtime::disk_after(std::chrono::milliseconds delay, DiskMessage message) {
+  impl_->send_after(Role::disk, delay, std::move(message));
 }
 
 void Runtime::kill([[maybe_unused]] Role role, [[maybe_unused]] int worker) {
@@ -344,7 +362,7 @@ std::vector<std::string> Runtime::stop(std::chrono::milliseconds deadline) {
     impl_->stopping = true;
     order.emplace_back("supervisor", impl_->supervisor);
     for (const Role role : {Role::router, Role::worker, Role::planner, Role::prefix,
-                            Role::checkpoints, Role::executor}) {
+                            Role::checkpoints, Role::disk, Role::executor}) {
       for (caf::actor& a : impl_->handles[static_cast<std::size_t>(role)]) {
         if (a) order.emplace_back(to_string(role), a);
         a = nullptr;

@@ -12,9 +12,9 @@
 
 namespace cairn::actors {
 
-/// Thread-safe Mail. A planner, checkpoints, prefix, router or worker that dies is replaced at
-/// once, empty; an executor at most once a minute (Shared::executor_up says whether there is one).
-/// Every death is counted and logged.
+/// Thread-safe Mail. A planner, checkpoints, disk, prefix, router or worker that dies is replaced
+/// at once, empty; an executor at most once a minute (Shared::executor_up says whether there is
+/// one). Every death is counted and logged.
 class Runtime : public Mail {
  public:
   explicit Runtime(std::shared_ptr<Shared> shared);
@@ -23,10 +23,13 @@ class Runtime : public Mail {
   void router(RouterMessage message) override;
   void router_after(std::chrono::milliseconds delay, RouterMessage message) override;
   void prefix(PrefixMessage message) override;
+  void prefix_after(std::chrono::milliseconds delay, PrefixMessage message) override;
   void planner(PlannerMessage message) override;
   void executor(ExecutorMessage message) override;
   void executor_urgent(ExecutorMessage message) override;
   void checkpoints(CheckpointMessage message) override;
+  void disk(DiskMessage message) override;
+  void disk_after(std::chrono::milliseconds delay, DiskMessage message) override;
   /// Indices below text_workers serve streams, those from there on prepare prompts, on threads of
   /// their own: a long prompt holds up nobody's answer.
   void worker(int index, WorkerMessage message) override;

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 
 #include "actors/tickets.hpp"
+#include "engine/cache/disk_store.hpp"
 #include "engine/cache/pools.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_bundle.hpp"
@@ -27,6 +29,11 @@ struct Shared {
   /// DeviceError.
   std::function<std::unique_ptr<model::Backend>()> make_backend;
 
+  /// Null without a disk tier. Driven by the disk actor; match(), contains() and stat() by all.
+  std::unique_ptr<engine::DiskStore> disk;
+  /// The first slots of a KV block, to a block of one's own; thread-safe.
+  std::function<void(const std::byte* from, std::byte* to, std::int32_t tokens)> copy_kv_slots;
+
   Tickets tickets;  // submitted, last event not yet delivered
   std::atomic<std::uint64_t> next_sequence{1};
   // Read by Engine::submit, stats and health without asking an actor.
@@ -37,6 +44,7 @@ struct Shared {
   std::atomic<std::int64_t> cached_states{0};
   std::atomic<std::uint64_t> plan_epoch{0};
   std::atomic<double> seconds_per_prefill_token{0};  // moving average of the executor's
+  std::atomic<std::int64_t> disk_backlog{0};         // states that wait to be written
   std::atomic<bool> executor_up{false};
   std::atomic<bool> closing{false};
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/testing.hpp"
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "actors/wrap_backend.hpp"
@@ -14,9 +16,10 @@ BackendWrapper& wrapper() {
   return instance;
 }
 
-class OneUlpBackend final : public model::Backend {
+/// Another backend, but for what a test overrides.
+class SameBackend : public model::Backend {
  public:
-  explicit OneUlpBackend(std::unique_ptr<model::Backend> inner) : inner_(std::move(inner)) {}
+  explicit SameBackend(std::unique_ptr<model::Backend> inner) : inner_(std::move(inner)) {}
   const model::ModelConfig& config() const override { return inner_->config(); }
   model::MemoryLayout layout() const override { return inner_->layout(); }
   model::BackendInfo info() const override { return inner_->info(); }
@@ -24,20 +27,41 @@ class OneUlpBackend final : public model::Backend {
     return inner_->step(slices);
   }
   void reset_state(std::byte* state) override { inner_->reset_state(state); }
-  void copy_state(const std::byte* from, std::byte* to) override {
-    inner_->copy_state(from, to);
-    // The middle of the first recurrent layer's S: it is read by every later token.
-    std::uint32_t word = 0;
-    std::memcpy(&word, to + 128, sizeof word);
-    word ^= 1U;
-    std::memcpy(to + 128, &word, sizeof word);
-  }
+  void copy_state(const std::byte* from, std::byte* to) override { inner_->copy_state(from, to); }
   void copy_kv_slots(const std::byte* from, std::byte* to, std::int32_t tokens) override {
     inner_->copy_kv_slots(from, to, tokens);
   }
 
  private:
   std::unique_ptr<model::Backend> inner_;
+};
+
+class OneUlpBackend final : public SameBackend {
+ public:
+  using SameBackend::SameBackend;
+  void copy_state(const std::byte* from, std::byte* to) override {
+    SameBackend::copy_state(from, to);
+    // The middle of the first recurrent layer's S: it is read by every later token.
+    std::uint32_t word = 0;
+    std::memcpy(&word, to + 128, sizeof word);
+    word ^= 1U;
+    std::memcpy(to + 128, &word, sizeof word);
+  }
+};
+
+class SlowBackend final : public SameBackend {
+ public:
+  SlowBackend(std::unique_ptr<model::Backend> inner, std::chrono::microseconds per_row)
+      : SameBackend(std::move(inner)), per_row_(per_row) {}
+  model::StepLogits step(std::span<const model::StepSlice> slices) override {
+    std::size_t rows = 0;
+    for (const model::StepSlice& slice : slices) rows += slice.tokens.size();
+    std::this_thread::sleep_for(per_row_ * rows);
+    return SameBackend::step(slices);
+  }
+
+ private:
+  std::chrono::microseconds per_row_;
 };
 
 }  // namespace
@@ -55,6 +79,12 @@ std::unique_ptr<model::Backend> wrapped(std::unique_ptr<model::Backend> backend)
 std::unique_ptr<model::Backend> add_one_ulp_to_restored_states(
     std::unique_ptr<model::Backend> inner) {
   return std::make_unique<OneUlpBackend>(std::move(inner));
+}
+
+BackendWrapper slow_steps(std::chrono::microseconds per_row) {
+  return [per_row](std::unique_ptr<model::Backend> inner) {
+    return std::make_unique<SlowBackend>(std::move(inner), per_row);
+  };
 }
 
 }  // namespace cairn::actors

@@ -2,6 +2,7 @@
 // What tests may do to a running engine. Builds without failpoints ignore all of it.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -25,5 +26,7 @@ void wrap_backends(BackendWrapper wrapper);
 /// fault there is.
 std::unique_ptr<model::Backend> add_one_ulp_to_restored_states(
     std::unique_ptr<model::Backend> inner);
+/// A wrapper that makes every row of a step take that much longer: a larger model.
+BackendWrapper slow_steps(std::chrono::microseconds per_row);
 
 }  // namespace cairn::actors

@@ -21,6 +21,7 @@ void add_run(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_model(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
+void add_cache(CLI::App& app, Action& action);
 
 /// "cairn: message" on stderr; returns 1.
 int complain(const std::string& message);

@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
+#include <string>
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
@@ -38,6 +40,18 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       "--cache-bytes", flags.cache_bytes,
       "Memory for KV and states together, as in 512MiB or 4GiB (default: a quarter of "
       "what is free, at most 8GiB)");
+  command.add_option("--disk-dir", o.disk_dir,
+                     "Directory where cached states outlive the process; made if missing, for "
+                     "this program alone (default: none)");
+  command.add_option("--disk-bytes", flags.disk_bytes,
+                     "Size of the disk cache, as in 100GiB (default: a quarter of the free space, "
+                     "at most 64GiB)");
+  command
+      .add_option("--disk-max-age", flags.disk_max_age_seconds,
+                  "Delete what was not used for so long: 90s, 30m, 12h or 7d (default: never)")
+      ->transform(CLI::AsNumberWithUnit(
+          std::map<std::string, std::int64_t>{{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86'400}},
+          CLI::AsNumberWithUnit::CASE_SENSITIVE, "TIME"));
   command.add_option("-t,--threads", o.threads, "Compute threads (0: physical cores)")
       ->capture_default_str();
   command.add_option("--isa", o.isa, "portable, avx2 or avx512 (default: the best there is)");
@@ -58,6 +72,15 @@ EngineOptions engine_options(const EngineFlags& flags) {
     if (!bytes) throw LoadError("--cache-bytes: " + bytes.error().message);
     options.cache_bytes = *bytes;
   }
+  if (!flags.disk_bytes.empty()) {
+    const auto bytes = parse_bytes(flags.disk_bytes);
+    if (!bytes) throw LoadError("--disk-bytes: " + bytes.error().message);
+    options.disk_bytes = *bytes;
+  }
+  if (options.disk_dir.empty() && (options.disk_bytes > 0 || flags.disk_max_age_seconds > 0)) {
+    throw LoadError("--disk-bytes and --disk-max-age need --disk-dir");
+  }
+  options.disk_max_age = std::chrono::seconds(flags.disk_max_age_seconds);
   options.progress = progress_line();
   return options;
 }

@@ -17,6 +17,8 @@ namespace cairn::cli {
 struct EngineFlags {
   EngineOptions options;
   std::string cache_bytes;  // "2GiB"
+  std::string disk_bytes;
+  std::int64_t disk_max_age_seconds = 0;
 };
 
 /// Adds --model and the engine's limits. `flags` must live as long as the parser.

@@ -45,6 +45,7 @@ int parse_and_run(int argc, char** argv) {
   add_bench(app, action);
   add_model(app, action);
   add_plan(app, action);
+  add_cache(app, action);
   if (argc > 1 && argv[1][0] != '-' && !has_subcommand(app, argv[1])) {
     complain("there is no subcommand '" + std::string(argv[1]) + "' (cairn --help lists them)");
     return 2;
@@ -65,6 +66,7 @@ int parse_and_run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk: the write says so
   try {
     const int status = cairn::cli::parse_and_run(argc, argv);
     // A full disk or a closed pipe shows only when what was printed is written out.

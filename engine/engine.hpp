@@ -52,7 +52,10 @@ struct EngineOptions {
       256;  // overlap with a running prefill worth waiting for (architecture, decision 3)
   std::chrono::milliseconds request_timeout{3'600'000};  // deadline of a request that names none
   std::int32_t forest_nodes = 200'000;                   // remembered radix nodes, cached or not
-  LoadProgress progress;                                 // may be empty
+  std::string disk_dir;          // cached states outlive the process here; "": they do not
+  std::uint64_t disk_bytes = 0;  // of it; 0: a quarter of the free space, at most 64 GiB
+  std::chrono::milliseconds disk_max_age{0};  // what was not used for longer goes; 0: no limit
+  LoadProgress progress;                      // may be empty
 };
 
 /// A chat: `messages` and `tools` as the JSON of the OpenAI API.
@@ -181,6 +184,8 @@ struct EngineStats {
   std::uint64_t kv_bytes = 0, state_bytes = 0;  // live now, cached or running
   std::int64_t kv_blocks = 0, states = 0;
   std::int64_t cached_states = 0;
+  std::int64_t disk_states = 0;
+  std::uint64_t disk_bytes = 0;
   std::uint64_t plan_epoch = 0;
 };
 

@@ -25,12 +25,13 @@ enum class RecomputeReason : std::uint8_t { no_state, grain, last_token, evicted
 /// In the order of engine::StateKind.
 enum class CheckpointKind : std::uint8_t { branch, prompt_end, turn, answer_end, planned, pinned };
 enum class SkipReason : std::uint8_t { duplicate, no_room, not_worth };
-enum class Tier : std::uint8_t { host };
+enum class Tier : std::uint8_t { host, disk };
+enum class RefusedFile : std::uint8_t { corrupt, foreign, missing };
 enum class CacheObject : std::uint8_t { kv, state };
 enum class CacheTemperature : std::uint8_t { cold, warm };
 enum class Phase : std::uint8_t { prefill, decode, mixed };
 enum class AbortedWhere : std::uint8_t { queue, prefill, decode };
-enum class ActorName : std::uint8_t { router, prefix, planner, executor, checkpoints, text };
+enum class ActorName : std::uint8_t { router, prefix, planner, executor, checkpoints, text, disk };
 
 /// "chat" -> Endpoint::chat; anything unknown is `api`, so that no client can make a series.
 Endpoint endpoint_label(std::string_view name) noexcept;
@@ -125,6 +126,11 @@ class Metrics {
   Counter state_checkpoint_evicted_total(CheckpointKind kind) const noexcept;
   Counter state_checkpoint_skipped_total(SkipReason reason) const noexcept;
   Histogram state_restore_seconds(Tier tier = Tier::host) const noexcept;
+  Histogram disk_store_seconds() const noexcept;
+  Counter disk_read_waits_total() const noexcept;
+  Counter disk_reads_late_total() const noexcept;
+  Counter disk_write_failures_total() const noexcept;
+  Counter disk_refused_files_total(RefusedFile reason) const noexcept;
 
   // Plan
   Histogram plan_solve_seconds() const noexcept;

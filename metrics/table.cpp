@@ -11,12 +11,14 @@ constexpr View kOutcomes[] = {"stop", "length", "abort", "error"};
 constexpr View kReasons[] = {"no_state", "grain", "last_token", "evicted"};
 constexpr View kKinds[] = {"branch", "prompt_end", "turn", "answer_end", "planned", "pinned"};
 constexpr View kSkips[] = {"duplicate", "no_room", "not_worth"};
-constexpr View kTiers[] = {"host"};
+constexpr View kTiers[] = {"host", "disk"};
+constexpr View kRefused[] = {"corrupt", "foreign", "missing"};
 constexpr View kObjects[] = {"kv", "state"};
 constexpr View kTemperatures[] = {"cold", "warm"};
 constexpr View kPhases[] = {"prefill", "decode", "mixed"};
 constexpr View kWheres[] = {"queue", "prefill", "decode"};
-constexpr View kActors[] = {"router", "prefix", "planner", "executor", "checkpoints", "text"};
+constexpr View kActors[] = {"router",      "prefix", "planner", "executor",
+                            "checkpoints", "text",   "disk"};
 
 constexpr double kFirstToken[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
                                   1,     2.5,    5,     10,   30,    60,   120, 300};
@@ -40,6 +42,7 @@ const Label kReason{"reason", kReasons};
 const Label kKind{"kind", kKinds};
 const Label kSkip{"reason", kSkips};
 const Label kTier{"tier", kTiers};
+const Label kRefusal{"reason", kRefused};
 const Label kWhat{"what", kObjects};
 const Label kCache{"cache", kTemperatures};
 const Label kPhase{"phase", kPhases};
@@ -118,8 +121,19 @@ std::vector<Row> cache_rows() {
               "States dropped to make room.", {kKind}),
       counter(state_checkpoint_skipped_total, "state_checkpoint_skipped_total",
               "States that were planned and not kept; a skip is normal.", {kSkip}),
-      histogram(state_restore_seconds, "state_restore_seconds", "Copying a cached state in.", kCopy,
-                {kTier}),
+      histogram(state_restore_seconds, "state_restore_seconds",
+                "Copying a cached state in; from disk, with its KV.", kCopy, {kTier}),
+      histogram(disk_store_seconds, "disk_store_seconds",
+                "Writing a state and the KV that was not on disk yet, synced.", kCopy),
+      counter(disk_read_waits_total, "disk_read_waits_total",
+              "Requests that waited for a state to be read from disk."),
+      counter(disk_reads_late_total, "disk_reads_late_total",
+              "Reads from disk that took longer than computing: the requests went on without."),
+      counter(disk_write_failures_total, "disk_write_failures_total",
+              "Writes that the disk or the system refused."),
+      counter(disk_refused_files_total, "disk_refused_files_total",
+              "Files of the disk cache that were not what was written, and were deleted.",
+              {kRefusal}),
   };
 }
 

@@ -102,8 +102,8 @@ void PrefixCache::Impl::keep_to_budget() {
   }
 }
 
-std::optional<Reservation> PrefixCache::extend(std::int32_t blocks) {
-  return impl_->make_room(blocks, 0);
+std::optional<Reservation> PrefixCache::extend(std::int32_t blocks, std::int32_t states) {
+  return impl_->make_room(blocks, states);
 }
 
 }  // namespace cairn::engine

@@ -85,6 +85,22 @@ PrefixCache::~PrefixCache() = default;
 
 LookupResult PrefixCache::lookup(const LookupRequest& request) { return impl_->lookup(request); }
 void PrefixCache::publish(SavedState saved) { impl_->publish(std::move(saved)); }
+HeldState PrefixCache::held(std::string_view scope, std::span<const std::int32_t> tokens,
+                            std::int32_t max_position) const {
+  // A match leaves a token to compute: one that no prompt has lets it end with the last of these.
+  std::vector<std::int32_t> path(
+      tokens.begin(),
+      tokens.begin() + std::clamp<std::int64_t>(max_position, 0, std::ssize(tokens)));
+  path.push_back(-1);
+  HeldState held;
+  if (const ForestNode* node = impl_->forest.match(path, scope).resume) {
+    held.position = node->end;
+    held.state = node->state;
+    held.blocks = impl_->forest.block_table(*node);
+  }
+  return held;
+}
+
 void PrefixCache::end(SequenceId id) {
   impl_->in_flight.end(id);
   impl_->release_claims(impl_->claims.end(id));

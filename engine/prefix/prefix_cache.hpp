@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -99,6 +100,13 @@ struct SavedState {
   std::string scope;               // the lease's
 };
 
+/// A cached state and its KV, not evicted while this lives. Position 0: there is none.
+struct HeldState {
+  std::int32_t position = 0;
+  StateRef state;
+  std::vector<KvBlockRef> blocks;  // ceil(position/16)
+};
+
 struct PrefixStats {
   std::int64_t nodes = 0;
   std::int64_t states = 0;
@@ -137,9 +145,14 @@ class PrefixCache {
   /// The leader of a ShareWait could not save where it was asked to: nobody waits for it any more.
   void save_refused(SequenceId leader);
 
-  /// Blocks for a running request, at the price of cached states in the policy's order; nullopt
-  /// when live work holds everything.
-  std::optional<Reservation> extend(std::int32_t blocks);
+  /// Blocks for a running request (and states, for what is read from a lower tier), at the price of
+  /// cached states in the policy's order; nullopt when live work holds everything.
+  std::optional<Reservation> extend(std::int32_t blocks, std::int32_t states = 0);
+
+  /// The deepest state on the path of `tokens` that ends at or before `max_position`, with its KV,
+  /// for a lower tier. No request: nothing is remembered of it. O(tokens).
+  HeldState held(std::string_view scope, std::span<const std::int32_t> tokens,
+                 std::int32_t max_position) const;
 
   /// Drops everything that is cached.
   void clear();

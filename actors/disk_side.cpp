@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/disk_side.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "metrics/metrics.hpp"
+
+namespace cairn::actors {
+namespace {
+
+// Until something has been read: 500 MB/s, and 1 ms to find it.
+constexpr double kAssumedSecondsPerByte = 2e-9;
+constexpr double kReadOverhead = 1e-3;
+// States that wait to be written; the oldest are forgotten beyond it.
+constexpr std::size_t kMaxCandidates = 64;
+// How long a request waits for a read while the speed of prefill is not known yet, and at most.
+constexpr double kPatience = 1.0;
+constexpr double kMostPatience = 30.0;
+constexpr double kLeastPatience = 0.01;
+
+}  // namespace
+
+DiskSide::DiskSide(std::shared_ptr<Shared> shared, Mail& mail, engine::PrefixCache& cache)
+    : shared_(std::move(shared)), mail_(mail), cache_(cache) {}
+
+// 0: nothing has been computed yet.
+double DiskSide::compute_seconds(std::int64_t tokens) const {
+  return shared_->seconds_per_prefill_token.load() * static_cast<double>(tokens);
+}
+
+double DiskSide::read_seconds(std::uint64_t bytes) const {
+  const engine::DiskStat stat = shared_->disk->stat();
+  const double per_byte = stat.read_bytes > 0
+                              ? stat.read_seconds / static_cast<double>(stat.read_bytes)
+                              : kAssumedSecondsPerByte;
+  // A read waits for the write that is under way.
+  const double queue =
+      writing_ && stat.puts > 0 ? stat.write_seconds / static_cast<double>(stat.puts) : 0.0;
+  return kReadOverhead + queue + per_byte * static_cast<double>(bytes);
+}
+
+// A state at `to` and the KV from `from`, rounded down to a block.
+std::uint64_t DiskSide::bytes_of(std::int32_t from, std::int32_t to) const {
+  const model::MemoryLayout& layout = shared_->pools->layout();
+  const auto blocks = static_cast<std::uint64_t>(engine::blocks_for(to)) -
+                      static_cast<std::uint64_t>(from / model::kBlockTokens);
+  return layout.state_bytes + blocks * layout.kv_block_bytes;
+}
+
+bool DiskSide::hold(const Lookup& lookup) {
+  const engine::LookupRequest& request = *lookup.request;
+  if (!shared_->disk || !request.use_cache || waited_.erase(request.id) > 0) return false;
+  const auto last = static_cast<std::int32_t>(request.tokens->size()) - 1;
+  const auto match = shared_->disk->match(request.scope, *request.tokens, last);
+  if (!match) return false;
+  for (auto& [id, reading] : readings_) {
+    if (reading.state == match->id) {
+      park(lookup, reading);
+      return true;
+    }
+  }
+  if (!overdue_.empty() || !start_reading(request, *match)) return false;
+  park(lookup, readings_.at(next_reading_ - 1));
+  return true;
+}
+
+bool DiskSide::start_reading(const engine::LookupRequest& request, const engine::DiskMatch& match) {
+  const std::int32_t whole = match.position / model::kBlockTokens;
+  engine::HeldState memory = cache_.held(request.scope, *request.tokens, match.position);
+  if (memory.position >= match.position) return false;
+  const double gain = compute_seconds(match.position - memory.position);
+  if (gain > 0 && gain <= read_seconds(bytes_of(memory.position, match.position))) return false;
+
+  auto fetch = std::make_shared<DiskFetch>();
+  fetch->id = next_reading_;
+  fetch->match = match;
+  fetch->scope = request.scope;
+  fetch->tokens = request.tokens;
+  fetch->first_block = std::min(memory.position / model::kBlockTokens, whole);
+  fetch->blocks = std::move(memory.blocks);
+  fetch->blocks.resize(static_cast<std::size_t>(fetch->first_block));
+  memory.state = {};
+  const std::int32_t blocks = engine::blocks_for(match.position) - fetch->first_block;
+  auto room = cache_.extend(blocks, 1);
+  if (!room) return false;  // live work needs it more
+  fetch->state = room->take_state();
+  for (std::int32_t b = 0; b < blocks; ++b) fetch->blocks.push_back(room->take_block());
+
+  readings_[next_reading_++].state = match.id;
+  const double patience = gain > 0 ? std::clamp(gain, kLeastPatience, kMostPatience) : kPatience;
+  mail_.disk(FetchState{fetch});
+  mail_.prefix_after(std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * patience)),
+                     FetchLate{fetch->id});
+  return true;
+}
+
+void DiskSide::park(const Lookup& lookup, Reading& reading) {
+  reading.waiters.push_back(lookup.request->id);
+  waited_.insert(lookup.request->id);
+  shared_->metrics->disk_read_waits_total().add();
+  mail_.router(Parked{lookup.request->id, lookup.attempt, Parked::For::disk});
+}
+
+void DiskSide::wake(Reading& reading) {
+  // Each goes to the front of the queue: the last one sent is the first one served.
+  std::for_each(reading.waiters.rbegin(), reading.waiters.rend(), [this](SequenceId seq) {
+    mail_.router(Unparked{seq, true});
+  });
+}
+
+void DiskSide::forget(SequenceId seq) {
+  waited_.erase(seq);
+  for (auto& [id, reading] : readings_) std::erase(reading.waiters, seq);
+}
+
+void DiskSide::on(const Fetched& m) {
+  if (m.good) {
+    engine::SavedState saved;
+    saved.tokens = m.fetch->tokens;
+    saved.position = m.fetch->match.position;
+    saved.kind = m.fetch->match.kind;
+    saved.state = std::move(m.fetch->state);
+    saved.blocks = std::move(m.fetch->blocks);
+    saved.scope = m.fetch->scope;
+    cache_.publish(std::move(saved));
+  }
+  const auto it = readings_.find(m.fetch->id);
+  overdue_.erase(m.fetch->id);
+  if (it == readings_.end()) return;
+  wake(it->second);
+  readings_.erase(it);
+}
+
+void DiskSide::on(const FetchLate& m) {
+  const auto it = readings_.find(m.id);
+  if (it == readings_.end()) return;
+  shared_->metrics->disk_reads_late_total().add(static_cast<double>(it->second.waiters.size()));
+  wake(it->second);
+  readings_.erase(it);
+  overdue_.insert(m.id);
+}
+
+void DiskSide::offer(const engine::SavedState& saved) {
+  if (!shared_->disk) return;
+  candidates_.push_back({saved.tokens, saved.position, saved.kind, saved.scope, 0});
+  if (candidates_.size() > kMaxCandidates) candidates_.pop_front();
+}
+
+void DiskSide::on(const DiskIdle& m) {
+  if (m.fresh) {
+    for (auto& [id, reading] : readings_) wake(reading);
+    readings_.clear();
+    overdue_.clear();
+  }
+  writing_ = false;
+  write_next();
+}
+
+void DiskSide::clear() {
+  candidates_.clear();
+  if (shared_->disk) mail_.disk(PurgeDisk{});
+}
+
+// Whether having it on disk would save more than reading it back costs, and how much per byte.
+bool DiskSide::weigh(Candidate& c) const {
+  const auto below = shared_->disk->match(c.scope, c.path(), c.position);
+  const std::int32_t from = below ? below->position : 0;
+  if (from == c.position) return false;
+  const double saved = compute_seconds(c.position - from);
+  const std::uint64_t bytes = bytes_of(from, c.position);
+  c.worth = saved / static_cast<double>(bytes);
+  return saved > read_seconds(bytes_of(0, c.position));
+}
+
+// One at a time, the surest kind first, then the most seconds per byte. What is still waiting keeps
+// no memory: a state that is evicted meanwhile is not written.
+void DiskSide::write_next() {
+  if (!shared_->disk || writing_) return;
+  if (!shared_->disk->stat().writable) candidates_.clear();
+  std::erase_if(candidates_, [this](Candidate& c) { return !weigh(c); });
+  while (!candidates_.empty()) {
+    const auto best = std::min_element(
+        candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+          return std::make_pair(rank(a.kind), -a.worth) < std::make_pair(rank(b.kind), -b.worth);
+        });
+    const Candidate chosen = std::move(*best);
+    candidates_.erase(best);
+    engine::HeldState held = cache_.held(chosen.scope, chosen.path(), chosen.position);
+    if (held.position != chosen.position) continue;
+    auto saved = std::make_shared<engine::SavedState>();
+    saved->tokens = chosen.tokens;
+    saved->position = chosen.position;
+    saved->kind = chosen.kind;
+    saved->state = std::move(held.state);
+    saved->blocks = std::move(held.blocks);
+    saved->scope = chosen.scope;
+    mail_.disk(StoreState{std::move(saved)});
+    writing_ = true;
+    break;
+  }
+  shared_->disk_backlog = static_cast<std::int64_t>(candidates_.size()) + (writing_ ? 1 : 0);
+}
+
+}  // namespace cairn::actors

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/disk_tier.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include "base/bytes.hpp"
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "model/net/config.hpp"
+
+namespace cairn::actors {
+namespace {
+
+constexpr std::uint64_t kDefaultDiskCap = 64ULL << 30U;
+
+// A quarter of what is free where the directory is or will be.
+std::uint64_t default_disk_bytes(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::path place = std::filesystem::absolute(dir, error);
+  while (!std::filesystem::exists(place, error) && place.has_relative_path()) {
+    place = place.parent_path();
+  }
+  const auto space = std::filesystem::space(place, error);
+  return error ? kDefaultDiskCap : std::min<std::uint64_t>(kDefaultDiskCap, space.available / 4);
+}
+
+// Tokens reach the disk as ids: the same ids must mean the same text.
+std::uint64_t vocabulary_hash(const text::Tokenizer& tokenizer) {
+  std::string all;
+  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string_view bytes = tokenizer.id_to_bytes(id);
+    all += std::to_string(bytes.size()) + ":";
+    all += bytes;
+  }
+  return engine::hash_bytes(all);
+}
+
+}  // namespace
+
+engine::Fingerprint fingerprint_of(const engine::ModelBundle& bundle,
+                                   const model::BackendInfo& backend) {
+  engine::Fingerprint f;
+  f.weights = model::hash_of(*bundle.weights);
+  f.config = engine::hash_bytes(model::write_model_config(model::config_of(*bundle.weights)));
+  f.tokenizer = bundle.tokenizer ? vocabulary_hash(*bundle.tokenizer) : 0;
+  f.weight_format = backend.weights;
+  f.kv = backend.kv;
+  f.isa = backend.isa;
+  f.device = backend.device;
+  f.gemm = "exact";  // one accumulator per output, k ascending: the only choice so far
+  return f;
+}
+
+std::unique_ptr<engine::DiskStore> open_disk_tier(EngineOptions& options,
+                                                  const engine::ModelBundle& bundle,
+                                                  const model::BackendInfo& backend,
+                                                  const model::MemoryLayout& layout) {
+  if (options.disk_dir.empty()) return nullptr;
+  if (options.disk_bytes == 0) options.disk_bytes = default_disk_bytes(options.disk_dir);
+  engine::DiskOptions disk;
+  disk.dir = options.disk_dir;
+  disk.max_bytes = options.disk_bytes;
+  disk.max_age = options.disk_max_age;
+  disk.fingerprint = fingerprint_of(bundle, backend);
+  disk.layout = layout;
+  auto opened = engine::DiskStore::open(std::move(disk));
+  if (opened) return opened.take();
+  if (opened.error().code == ErrorCode::bad_request) throw LoadError(opened.error().message);
+  log(LogLevel::warning, "serving without a disk cache: " + opened.error().message);
+  return nullptr;
+}
+
+}  // namespace cairn::actors

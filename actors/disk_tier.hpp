@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The disk tier of one engine: its fingerprint, its default size, its store.
+#pragma once
+
+#include <memory>
+
+#include "engine/cache/disk_store.hpp"
+#include "engine/engine.hpp"
+#include "engine/model_bundle.hpp"
+
+namespace cairn::actors {
+
+/// Everything that decides the bits of this engine's states (architecture, decision 8).
+engine::Fingerprint fingerprint_of(const engine::ModelBundle& bundle,
+                                   const model::BackendInfo& backend);
+
+/// Opens options.disk_dir and sets options.disk_bytes where it is 0. Null, with a warning in the
+/// log, where there is no directory named or the system cannot write to it. Throws LoadError where
+/// the directory is not to be used: somebody else's, another process's, no cache.
+std::unique_ptr<engine::DiskStore> open_disk_tier(EngineOptions& options,
+                                                  const engine::ModelBundle& bundle,
+                                                  const model::BackendInfo& backend,
+                                                  const model::MemoryLayout& layout);
+
+}  // namespace cairn::actors
