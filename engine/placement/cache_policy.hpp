@@ -33,12 +33,20 @@ struct RequestView {
   PlanNode end_node = kPlanRoot;      // depth n
   PlanNode overlap_node = kPlanRoot;  // depth t; the root when t is 0
   PlanNode resume_node = kPlanRoot;   // depth c; the root when c is 0
-  std::span<const StructuralPoint> structure;  // ascending positions
+  std::span<const StructuralPoint> structure{};  // ascending positions
 };
 
 struct Placement {
   std::int32_t position = 0;  // resume < p < length
   StateKind kind = StateKind::planned;
+};
+
+/// One request's overlap, for the planner.
+struct Observation {
+  std::int32_t length = 0;
+  std::int32_t overlap = 0;
+  std::int32_t resume = 0;
+  std::int32_t parent_length = 0;  // of the prompt that first went where the overlap ends, if known
 };
 
 /// What place() promises of its answer: strictly ascending, inside (resume, length), and of those
@@ -47,9 +55,9 @@ void tidy(const RequestView& request, std::vector<Placement>& places);
 
 /// The costs that the rule weighs, in the unit of `prefill` (tokens or seconds).
 struct PolicyCosts {
-  CostModel prefill;   // F
-  double write = 0;    // to copy one state out
-  double restore = 0;  // to copy one back
+  CostModel prefill{};  // F
+  double write = 0;     // to copy one state out
+  double restore = 0;   // to copy one back
 };
 
 /// A plan that the planner actor publishes and the policy swaps in. Immutable.
@@ -71,6 +79,10 @@ class CachePolicy : public TreeListener {
 
   /// Statistics of one request, its hit included.
   virtual void observe(const RequestView& request) = 0;
+  /// What the planner is to learn of it, after observe.
+  virtual Observation seen(const RequestView& request) const {
+    return {request.length, request.overlap, request.resume, 0};
+  }
   /// Positions to copy out while this prompt is prefilled.
   virtual std::vector<Placement> place(const RequestView& request) = 0;
 

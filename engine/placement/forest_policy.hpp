@@ -33,6 +33,8 @@ class ForestPolicy final : public CachePolicy {
   std::vector<Placement> place(const RequestView& request) override;
   PlanNode least(const Usable& usable) override;
   void learn_costs(const PolicyCosts& costs) override { costs_ = costs; }
+  /// Tables that the planner's replica computed from the same requests.
+  void adopt_rates(std::shared_ptr<const DemandRates> rates) { demand_->adopt(std::move(rates)); }
   void changing(const TreeOp& op) override;
   void changed(const TreeOp& op) override;
 

@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <tuple>
 #include <utility>
 
 namespace cairn::engine {
 namespace {
 
 constexpr double kPoolEvents = 0.5;
+constexpr double kSurest = 0.98;   // of a hit within a tick
+constexpr double kNothing = 1e-6;  // weight of what is too far ahead to matter
 
 double cold_hazard(int bucket) { return 0.3 / std::ldexp(1.0, bucket); }
 
@@ -44,25 +45,42 @@ std::size_t RateByAge::cell(std::uint64_t age) {
          static_cast<std::size_t>(offset * kParts / start);
 }
 
-// Backwards over the buckets; within one the hazard is constant.
+// Within a bucket the hazard is constant. A state that is not hit can be given up at any time, so
+// the rate is that of the best moment to stop: the largest ratio of discounted hits to discounted
+// time over all ends of buckets (an index in the sense of Gittins).
 RateByAge::RateByAge(const HazardByAge& hazard, double horizon) {
-  double hits = 0, time = 0;  // from the start of the bucket above
-  for (int b = kAgeBuckets - 1; b >= 0; --b) {
-    const double lambda = hazard[static_cast<std::size_t>(b)];
+  struct Stretch {
+    double hits = 0, time = 0, left = 0;
+  };
+  const auto stretch = [&](int bucket, double length) {
+    // Tables count hits per tick: a probability of each tick, held against a steady rate.
+    const double q = std::min(hazard[static_cast<std::size_t>(bucket)], kSurest);
+    const double lambda = -std::log1p(-q);
     const double decay = lambda + 1 / horizon;
-    const double length = b == kAgeBuckets - 1 ? 1e9 : std::ldexp(1.0, b);
-    const auto ahead = [&](double rest) {
-      const double left = std::exp(-decay * rest);
-      const double here = (1 - left) / decay;
-      return std::pair(lambda * here + left * hits, here + left * time);
-    };
+    const double left = std::exp(-decay * length);
+    return Stretch{lambda * (1 - left) / decay, (1 - left) / decay, left};
+  };
+  std::array<Stretch, kAgeBuckets> whole;
+  for (int b = 0; b < kAgeBuckets; ++b) {
+    whole[static_cast<std::size_t>(b)] =
+        stretch(b, b == kAgeBuckets - 1 ? 1e9 : std::ldexp(1.0, b));
+  }
+  for (int b = 0; b < kAgeBuckets; ++b) {
     for (int part = 0; part < kParts; ++part) {
+      const double rest = std::ldexp(1.0, b) * (1 - (part + 0.5) / kParts);
+      Stretch sum = b == kAgeBuckets - 1 ? whole.back() : stretch(b, rest);
+      double best = sum.hits / sum.time;
+      for (std::size_t next = static_cast<std::size_t>(b) + 1;
+           next < kAgeBuckets && sum.left > kNothing; ++next) {
+        sum.hits += sum.left * whole[next].hits;
+        sum.time += sum.left * whole[next].time;
+        sum.left *= whole[next].left;
+        best = std::max(best, sum.hits / sum.time);
+      }
       const auto at = static_cast<std::size_t>(b * kParts + part);
-      const auto [h, t] = ahead(length * (1 - (part + 0.5) / kParts));
-      hits_[at] = static_cast<float>(h);
-      rate_[at] = static_cast<float>(h / t);
+      rate_[at] = static_cast<float>(best);
+      hits_[at] = static_cast<float>(sum.hits);
     }
-    std::tie(hits, time) = ahead(length);
   }
 }
 

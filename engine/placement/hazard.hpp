@@ -24,8 +24,9 @@ using HazardByAge = std::array<double, kAgeBuckets>;  // per tick
 /// (events + pseudo) / (exposure + pseudo / prior): the prior counts as `pseudo` events.
 HazardByAge shrunk(const AgeTable& table, const HazardByAge& prior, double pseudo = 1);
 
-/// Of a point of some age: expected discounted hits over expected discounted time held, and the
-/// hits alone, both until its next hit. Discount exp(-x / horizon).
+/// Of a point of some age: expected discounted hits over expected discounted time held, until its
+/// next hit or the best moment to give it up before; and the hits alone, never given up. Discount
+/// exp(-x / horizon).
 class RateByAge {
  public:
   RateByAge() = default;
