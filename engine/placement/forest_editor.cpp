@@ -107,7 +107,21 @@ void ForestEditor::fill(double budget, std::int32_t except) {
       toggle(rank);
       added = true;
     }
+    added = drop_useless() || added;
   }
+}
+
+// What a state served may have been taken over by states below it.
+bool ForestEditor::drop_useless() {
+  bool dropped = false;
+  for (std::size_t r = 0; r < holds_.size(); ++r) {
+    const ForestLayout::Vertex& v = layout_->vertices[r];
+    if (holds_[r] == 0 || v.pinned) continue;
+    if (served_[r] > 0 && (v.reach > v.parent_reach || worth(r).saved > 0)) continue;
+    toggle(r);
+    dropped = true;
+  }
+  return dropped;
 }
 
 std::vector<ForestEditor::Offer> ForestEditor::offers_to_drop(std::int32_t except) const {

@@ -24,8 +24,8 @@ class ForestEditor {
   Worth worth(std::size_t rank) const;
   void toggle(std::size_t rank);
 
-  /// Adds the state that saves most per byte, of those that still fit, until none does. `except`: a
-  /// rank that is not to be added.
+  /// Adds the state that saves most per byte, of those that still fit, until none does; states that
+  /// save nothing any more make room. `except`: a rank that is not to be added.
   void fill(double budget, std::int32_t except = -1);
   /// Drops the state that saves least per byte until the rest fits; pinned ones and `except` stay.
   void shed(double budget, std::int32_t except = -1);
@@ -42,6 +42,7 @@ class ForestEditor {
     std::int32_t rank = 0;
   };
   std::vector<Offer> offers_to_hold(double budget, std::int32_t except) const;
+  bool drop_useless();
   std::vector<Offer> offers_to_drop(std::int32_t except) const;
   bool better_with(std::size_t toggled, double budget, ForestEditor& trial) const;
 

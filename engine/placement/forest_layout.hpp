@@ -36,7 +36,7 @@ struct ForestPlan {
   double lagrangian() const { return cost + price * bytes; }
 };
 
-using ForestHolds = std::vector<char>;  // by rank: 1 where a state is held
+using ForestHolds = std::vector<std::uint8_t>;  // by rank: 1 where a state is held
 
 /// Immutable. A subtree is the ranks [v, v + size); parents come before children.
 struct ForestLayout {

@@ -29,7 +29,8 @@ ForestNode forest_node(const PlanTree& tree, PlanNode node, PlanNode above, Hold
   n.depth = depth;
   n.state_bytes =
       static_cast<double>(bytes.state_bytes) + (depth % bytes.kv_block != 0 ? block : 0);
-  n.edge_bytes = block * (depth / bytes.kv_block - tree[above].depth / bytes.kv_block);
+  const std::int32_t blocks = depth / bytes.kv_block - tree[above].depth / bytes.kv_block;
+  n.edge_bytes = block * blocks;
   n.can_hold = hold != Hold::never;
   n.pinned = hold == Hold::must;
   return n;

@@ -183,6 +183,31 @@ TEST_CASE("a budget below the pinned states is refused in the user's terms") {
   CHECK(solved(forest, {}, 114).states == std::vector<std::int32_t>{1});
 }
 
+TEST_CASE("within no budget is a state kept that saves nothing") {
+  std::mt19937_64 rng(56);
+  for (int round = 0; round < 1500; ++round) {
+    INFO("round " << round);
+    oracle::ForestShape shape;
+    shape.nodes = 9 + 3 * (round % 5);
+    shape.zero_demand = 0.6;
+    shape.back = 0.4;
+    const CostModel cost{1.0 * (round % 2), 1};
+    const Forest forest = oracle::random_forest(rng, shape, static_cast<double>(rng() % 9),
+                                                static_cast<double>(rng() % 3));
+    ForestSolver solver = ForestSolver::make(forest, cost).take();
+    const auto plan = solver.solve_within(static_cast<double>(rng() % 150));
+    if (!plan) continue;
+    for (const std::int32_t s : plan->states) {
+      if (forest[static_cast<std::size_t>(s)].pinned) continue;
+      std::vector<std::int32_t> others;
+      for (const std::int32_t o : plan->states) {
+        if (o != s) others.push_back(o);
+      }
+      REQUIRE(solver.measure(others).cost > plan->cost);
+    }
+  }
+}
+
 TEST_CASE("large forests leave gaps of a few states") {
   std::mt19937_64 rng(55);
   oracle::ForestShape shape;
