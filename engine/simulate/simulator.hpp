@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 
 #include "engine/placement/cache_policy.hpp"
@@ -26,9 +27,11 @@ struct SimulatedRequest {
 struct SimulatorOptions {
   std::uint64_t bytes = 0;  // budget of states and KV together; 0: none
   ByteCosts costs{.state_bytes = 19'500'000, .kv_bytes_per_token = 12'288, .kv_block = 1};
-  PolicyCosts policy_costs;                           // the cost model that stands for the device
-  std::int32_t plan_lag = 0;                          // requests between a plan and its use
-  std::uint64_t idle_requests = 2048;                 // paths idle for longer are forgotten
+  PolicyCosts policy_costs;   // the cost model that stands for the device
+  std::int32_t plan_lag = 0;  // requests between a plan and its use
+  /// Paths idle for longer are forgotten. By default none is: what a policy is worth is compared
+  /// with all it could know; servers forget (PrefixOptions), which some policies even gain from.
+  std::uint64_t idle_requests = std::numeric_limits<std::uint64_t>::max();
   std::function<void(const SimulatedRequest&)> each;  // called after every request
 };
 

@@ -166,6 +166,28 @@ TEST_CASE("a plan is used as many requests later as the lag says") {
   CHECK(run("branch", 0).empty());
 }
 
+TEST_CASE("paths are forgotten after as many idle requests as the options say, by default never") {
+  std::vector<Tokens> prompts{document(1, 30)};
+  for (std::int32_t i = 0; i < 2500; ++i) prompts.push_back({100'000 + i, 5});
+  prompts.push_back(document(1, 30));
+  const ListTrace trace(prompts);
+  std::int32_t overlap = -1;
+  const auto run = [&](SimulatorOptions options) {
+    simulate(trace, std::make_unique<ScriptedPolicy>([&](const RequestView& q) {
+               overlap = q.overlap;
+               return std::vector<Placement>{};
+             }),
+             options);
+    return overlap;
+  };
+  CHECK(run({}) == 30);
+  SimulatorOptions options;
+  options.idle_requests = 2501;
+  CHECK(run(options) == 30);
+  options.idle_requests = 2499;
+  CHECK(run(options) == 0);
+}
+
 TEST_CASE("a recorded trace is simulated as on the plan tree alone") {
   const std::string path = std::string(CAIRN_SOURCE_DIR) + "/bench/traces/gsm8k8shot.csv.gz";
   const auto trace = read_trace(path);
