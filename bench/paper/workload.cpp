@@ -179,8 +179,6 @@ class Prefixes {
       ++r.length;
       std::uint64_t token = 0;
       for (const char c : prompt.substr(at, 4)) token = token << 8 | static_cast<unsigned char>(c);
-      // A short last token is no prefix of a whole one.
-      token = token << 3 | std::min<std::size_t>(4, prompt.size() - at);
       const auto [entry, fresh] =
           nodes_.try_emplace(Key{node, token}, Node{nodes_.size() + 1, row});
       if (!fresh) {

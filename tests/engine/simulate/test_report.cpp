@@ -119,6 +119,14 @@ TEST_CASE("The HTML report is well-formed, needs nothing from elsewhere and draw
   CHECK(count(page, "prefers-color-scheme") >= 1);
 }
 
+TEST_CASE("The Pareto front does not rise where more bytes did worse") {
+  const std::vector<SimulatorResult> results = {result("last", kSmall, 1000, 90),
+                                                result("last", kLarge, 2000, 90)};
+  const std::string page = result_html(results, {});
+  // 25 % of a scale to 50 %: half-way of 280 pixels from 44 on, at both ends.
+  CHECK_THAT(page, Catch::Contains("points=\"70.0,184.0 630.0,184.0 \""));
+}
+
 TEST_CASE("A report of nothing, of one cell and of nothing recomputed is still a page") {
   CHECK(testing::markup_problem(result_html({}, {}).substr(16)) == "");
   for (const std::int64_t recomputed : {0, 7}) {
