@@ -49,12 +49,12 @@ std::int32_t parent_of(Shape shape, std::int32_t i, std::mt19937_64& rng) {
   return -1;
 }
 
-std::vector<ForestNode> forest(Shape shape, std::int32_t nodes) {
+std::vector<DemandNode> forest(Shape shape, std::int32_t nodes) {
   std::mt19937_64 rng(5);
   std::uniform_real_distribution<double> unit(0, 1);
-  std::vector<ForestNode> out;
+  std::vector<DemandNode> out;
   for (std::int32_t i = 0; i < nodes; ++i) {
-    ForestNode n;
+    DemandNode n;
     n.parent = parent_of(shape, i, rng);
     const auto edge = static_cast<std::int64_t>(1 + rng() % 200);
     n.depth = edge + (n.parent < 0 ? 0 : out[static_cast<std::size_t>(n.parent)].depth);
@@ -67,7 +67,7 @@ std::vector<ForestNode> forest(Shape shape, std::int32_t nodes) {
   return out;
 }
 
-ForestSolver solver_of(const std::vector<ForestNode>& nodes) {
+ForestSolver solver_of(const std::vector<DemandNode>& nodes) {
   return ForestSolver::make(nodes, {1e-4, 1e-9}).take();
 }
 

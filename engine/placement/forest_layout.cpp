@@ -22,8 +22,8 @@ Error bad(std::size_t node, const char* field, const std::string& expected) {
 
 bool amount(double x) { return x >= 0 && std::isfinite(x); }
 
-Status check_node(std::span<const ForestNode> nodes, std::size_t i) {
-  const ForestNode& n = nodes[i];
+Status check_node(std::span<const DemandNode> nodes, std::size_t i) {
+  const DemandNode& n = nodes[i];
   const auto count = static_cast<std::int64_t>(nodes.size());
   if (n.parent < -1 || n.parent >= count) {
     return bad(i, "parent",
@@ -44,7 +44,7 @@ Status check_node(std::span<const ForestNode> nodes, std::size_t i) {
 }
 
 // Parents before children: as given where that holds already, else by depth, which grows downwards.
-std::vector<std::int32_t> top_down(std::span<const ForestNode> nodes) {
+std::vector<std::int32_t> top_down(std::span<const DemandNode> nodes) {
   std::vector<std::int32_t> order(nodes.size());
   std::iota(order.begin(), order.end(), 0);
   const bool sorted = std::all_of(order.begin(), order.end(), [&](std::int32_t i) {
@@ -58,7 +58,7 @@ std::vector<std::int32_t> top_down(std::span<const ForestNode> nodes) {
   return order;
 }
 
-void rank_nodes(std::span<const ForestNode> nodes, ForestLayout& layout) {
+void rank_nodes(std::span<const DemandNode> nodes, ForestLayout& layout) {
   const std::size_t n = nodes.size();
   const std::vector<std::int32_t> order = top_down(nodes);
   std::vector<std::int32_t> size(n, 1);
@@ -72,7 +72,7 @@ void rank_nodes(std::span<const ForestNode> nodes, ForestLayout& layout) {
   std::int32_t next_root = 0;
   for (const std::int32_t i : order) {
     const auto v = static_cast<std::size_t>(i);
-    const ForestNode& node = nodes[v];
+    const DemandNode& node = nodes[v];
     std::int32_t& slot = node.parent < 0 ? next_root : next[static_cast<std::size_t>(node.parent)];
     layout.rank[v] = slot;
     slot += size[v];
@@ -112,7 +112,7 @@ void sum_up(ForestLayout& layout) {
 
 }  // namespace
 
-Result<ForestLayout> lay_out_forest(std::span<const ForestNode> nodes, CostModel cost) {
+Result<ForestLayout> lay_out_forest(std::span<const DemandNode> nodes, CostModel cost) {
   check(nodes.size() < static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 4),
         "a forest's nodes are counted in 32 bits");
   for (std::size_t i = 0; i < nodes.size(); ++i) {

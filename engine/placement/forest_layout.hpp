@@ -11,7 +11,7 @@
 
 namespace cairn::engine {
 
-struct ForestNode {
+struct DemandNode {
   std::int32_t parent = -1;  // index of a node in any order; -1: the empty prefix, of depth 0
   std::int64_t depth = 0;    // tokens from the root, more than the parent's
   double demand = 0;         // requests per second whose overlap ends here
@@ -68,7 +68,7 @@ struct ForestLayout {
 
 /// The error's `param` names the field as nodes[3].depth. A cycle shows as a depth that does not
 /// grow. Costs over all nodes must sum to a finite value, bytes to what a double counts exactly.
-Result<ForestLayout> lay_out_forest(std::span<const ForestNode> nodes, CostModel cost);
+Result<ForestLayout> lay_out_forest(std::span<const DemandNode> nodes, CostModel cost);
 
 /// States, edges, bytes and cost; price and bound stay 0. O(n).
 ForestPlan plan_of(const ForestLayout& layout, const ForestHolds& holds);

@@ -19,13 +19,13 @@ constexpr double kMaxBytes = 9007199254740992.0;  // 2^53
 constexpr double kMaxPriced = 1e250;              // all bytes at the price
 
 struct Problem {
-  std::vector<ForestNode> nodes;
+  std::vector<DemandNode> nodes;
   CostModel cost;
   std::optional<double> price;
   std::optional<double> budget_bytes;
 };
 
-ForestNode read_node(const json::Value& v, const std::string& field, std::int64_t nodes) {
+DemandNode read_node(const json::Value& v, const std::string& field, std::int64_t nodes) {
   if (!v.is(json::Kind::object)) {
     throw Bad{field, "an object {\"parent\": .., \"depth\": .., \"demand\": ..}, got " + shown(v)};
   }
@@ -34,7 +34,7 @@ ForestNode read_node(const json::Value& v, const std::string& field, std::int64_
     if (const json::Value* found = v.find(name)) return *found;
     throw Bad{field + "." + name, std::string(what) + ", but it is missing"};
   };
-  ForestNode n;
+  DemandNode n;
   n.parent = static_cast<std::int32_t>(
       integer(member("parent", "-1 or the index of a node"), field + ".parent", -1, nodes - 1));
   n.depth = integer(member("depth", "a number of tokens"), field + ".depth", 1, kMaxDepth);
@@ -44,10 +44,10 @@ ForestNode read_node(const json::Value& v, const std::string& field, std::int64_
   return n;
 }
 
-std::vector<ForestNode> read_nodes(const json::Value& v) {
+std::vector<DemandNode> read_nodes(const json::Value& v) {
   if (!v.is(json::Kind::array)) throw Bad{"nodes", "an array of nodes, got " + shown(v)};
   const auto count = static_cast<std::int64_t>(v.items().size());
-  std::vector<ForestNode> nodes;
+  std::vector<DemandNode> nodes;
   nodes.reserve(v.items().size());
   for (std::size_t i = 0; i < v.items().size(); ++i) {
     nodes.push_back(read_node(v.items()[i], "nodes[" + std::to_string(i) + "]", count));
@@ -64,7 +64,7 @@ Problem read_problem(const json::Value& v) {
       finite(required(v, "state_bytes", "the bytes of a state"), "state_bytes", kMaxBytes);
   const double kv = finite(required(v, "kv_bytes_per_token", "the bytes of a token's KV"),
                            "kv_bytes_per_token", kMaxBytes);
-  for (ForestNode& n : problem.nodes) {
+  for (DemandNode& n : problem.nodes) {
     const auto above = n.parent < 0 ? 0 : problem.nodes[static_cast<std::size_t>(n.parent)].depth;
     n.state_bytes = state_bytes;
     // A depth that does not grow is the solver's to refuse.

@@ -6,7 +6,7 @@
 
 namespace cairn::engine {
 
-Result<ForestSolver> ForestSolver::make(std::span<const ForestNode> nodes, CostModel cost) {
+Result<ForestSolver> ForestSolver::make(std::span<const DemandNode> nodes, CostModel cost) {
   auto layout = lay_out_forest(nodes, cost);
   if (!layout) return layout.error();
   return ForestSolver(layout.take());

@@ -23,7 +23,7 @@ namespace cairn::engine {
 class ForestSolver {
  public:
   /// Fails as lay_out_forest does.
-  static Result<ForestSolver> make(std::span<const ForestNode> nodes, CostModel cost);
+  static Result<ForestSolver> make(std::span<const DemandNode> nodes, CostModel cost);
 
   /// The exact optimum at a price >= 0, O(n log n). Of equally good plans one without states that
   /// save nothing. price * (all bytes) must be finite.

@@ -21,11 +21,11 @@ std::vector<char> left_nodes(const PlanTree& tree, const std::vector<PlanNode>& 
   return left;
 }
 
-ForestNode forest_node(const PlanTree& tree, PlanNode node, PlanNode above, Hold hold) {
+DemandNode forest_node(const PlanTree& tree, PlanNode node, PlanNode above, Hold hold) {
   const ByteCosts& bytes = tree.costs();
   const auto block = static_cast<double>(bytes.kv_bytes_per_token) * bytes.kv_block;
   const std::int32_t depth = tree[node].depth;
-  ForestNode n;
+  DemandNode n;
   n.depth = depth;
   n.state_bytes =
       static_cast<double>(bytes.state_bytes) + (depth % bytes.kv_block != 0 ? block : 0);
@@ -64,7 +64,7 @@ CompressedTree compress_tree(const PlanTree& tree, std::span<const double> rates
     if (!(rates[n] > 0)) continue;
     double from = 0;
     if (near[n] >= 0) {
-      ForestNode& at = out.nodes[static_cast<std::size_t>(near[n])];
+      DemandNode& at = out.nodes[static_cast<std::size_t>(near[n])];
       at.demand += rates[n];
       from = static_cast<double>(at.depth);
     }

@@ -20,7 +20,7 @@ enum class Hold : std::uint8_t { never, may, must };
 
 /// A tree without the nodes that make no difference to any plan.
 struct CompressedTree {
-  std::vector<ForestNode> nodes;  // parents first
+  std::vector<DemandNode> nodes;  // parents first
   std::vector<PlanNode> of;       // by node: its place in the tree
   /// Cost of the demand below the nodes that are left, down from the nearest of them; the same for
   /// every plan.

@@ -90,7 +90,7 @@ TEST_CASE("the answer to a forest file is the definition's optimum on random for
     std::vector<std::int32_t> moved;
     const auto forest = oracle::relisted(oracle::random_forest(rng, shape, 7, 3), rng, moved);
     std::string text;
-    for (const ForestNode& n : forest) {
+    for (const DemandNode& n : forest) {
       text += std::string(text.empty() ? "" : ",") + "{\"parent\":" + std::to_string(n.parent) +
               ",\"depth\":" + std::to_string(n.depth) + ",\"demand\":" + std::to_string(n.demand) +
               ",\"can_hold\":" + (n.can_hold ? "true" : "false") +

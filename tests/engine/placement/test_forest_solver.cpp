@@ -153,7 +153,7 @@ TEST_CASE("a chain and a comb of 300,000 nodes are solved without deep recursion
   for (const bool comb : {false, true}) {
     Forest forest(300'000);
     for (std::int32_t i = 0; i < 300'000; ++i) {
-      ForestNode& n = forest[static_cast<std::size_t>(i)];
+      DemandNode& n = forest[static_cast<std::size_t>(i)];
       n.parent = comb ? (i % 2 == 0 ? i - 2 : i - 1) : i - 1;
       if (n.parent < 0) n.parent = -1;
       n.depth = comb ? i / 2 + 1 + i % 2 : i + 1;
@@ -175,7 +175,7 @@ TEST_CASE("twice the nodes take twice the operations, on every shape and at ever
     std::mt19937_64 rng(46);
     Forest forest;
     for (std::int32_t i = 0; i < nodes; ++i) {
-      ForestNode n;
+      DemandNode n;
       n.parent = i - 1;
       if (shape == Shape::comb && i > 1 && i % 2 == 0) n.parent = i - 2;
       if (shape == Shape::random) n.parent = static_cast<std::int32_t>(unit(rng) * (i + 1)) - 1;
@@ -208,17 +208,17 @@ TEST_CASE("magnitudes of demand and bytes leave the plan as it is") {
     const Instance x = random_instance(rng, 1);
     const Nodes plain = solver_of(x.forest, x.cost).solve_at(0.5).states;
     Forest scaled = x.forest;
-    for (ForestNode& n : scaled) n.demand *= 0x1p-900;
+    for (DemandNode& n : scaled) n.demand *= 0x1p-900;
     CHECK(solver_of(scaled, x.cost).solve_at(0x1p-901).states == plain);
     scaled = x.forest;
-    for (ForestNode& n : scaled) n.demand *= 0x1p+700;
+    for (DemandNode& n : scaled) n.demand *= 0x1p+700;
     CHECK(solver_of(scaled, x.cost).solve_at(0x1p+699).states == plain);
   }
 }
 
 TEST_CASE("a forest that is none is refused with the field and what was expected") {
-  const ForestNode good{.parent = -1, .depth = 5, .demand = 1, .state_bytes = 1, .edge_bytes = 1};
-  const auto refused = [&](const ForestNode& second, const char* param, const char* text) {
+  const DemandNode good{.parent = -1, .depth = 5, .demand = 1, .state_bytes = 1, .edge_bytes = 1};
+  const auto refused = [&](const DemandNode& second, const char* param, const char* text) {
     const Forest forest{good, second};
     const auto made = ForestSolver::make(forest, {});
     REQUIRE_FALSE(made.ok());
@@ -227,24 +227,24 @@ TEST_CASE("a forest that is none is refused with the field and what was expected
     CHECK(made.error().param == param);
     CHECK(made.error().message.find(text) != std::string::npos);
   };
-  ForestNode n{.parent = 0, .depth = 9, .demand = 1};
+  DemandNode n{.parent = 0, .depth = 9, .demand = 1};
   const auto with = [&](auto&& change) {
-    ForestNode changed = n;
+    DemandNode changed = n;
     change(changed);
     return changed;
   };
-  refused(with([](ForestNode& x) { x.parent = 2; }), "nodes[1].parent", "one of the 2 nodes");
-  refused(with([](ForestNode& x) { x.parent = -2; }), "nodes[1].parent", "got -2");
-  refused(with([](ForestNode& x) { x.parent = 1; }), "nodes[1].depth", "more tokens than the 9");
-  refused(with([](ForestNode& x) { x.depth = 5; }), "nodes[1].depth", "more tokens than the 5");
-  refused(with([](ForestNode& x) { x.demand = -1; }), "nodes[1].demand", "at least 0");
-  refused(with([](ForestNode& x) { x.demand = NAN; }), "nodes[1].demand", "finite");
-  refused(with([](ForestNode& x) { x.state_bytes = HUGE_VAL; }), "nodes[1].state_bytes", "finite");
-  refused(with([](ForestNode& x) { x.edge_bytes = -3; }), "nodes[1].edge_bytes", "at least 0");
-  refused(with([](ForestNode& x) { x.can_hold = !(x.pinned = true); }), "nodes[1].pinned",
+  refused(with([](DemandNode& x) { x.parent = 2; }), "nodes[1].parent", "one of the 2 nodes");
+  refused(with([](DemandNode& x) { x.parent = -2; }), "nodes[1].parent", "got -2");
+  refused(with([](DemandNode& x) { x.parent = 1; }), "nodes[1].depth", "more tokens than the 9");
+  refused(with([](DemandNode& x) { x.depth = 5; }), "nodes[1].depth", "more tokens than the 5");
+  refused(with([](DemandNode& x) { x.demand = -1; }), "nodes[1].demand", "at least 0");
+  refused(with([](DemandNode& x) { x.demand = NAN; }), "nodes[1].demand", "finite");
+  refused(with([](DemandNode& x) { x.state_bytes = HUGE_VAL; }), "nodes[1].state_bytes", "finite");
+  refused(with([](DemandNode& x) { x.edge_bytes = -3; }), "nodes[1].edge_bytes", "at least 0");
+  refused(with([](DemandNode& x) { x.can_hold = !(x.pinned = true); }), "nodes[1].pinned",
           "can_hold");
-  refused(with([](ForestNode& x) { x.demand = 1e300; }), "nodes", "1e250");
-  refused(with([](ForestNode& x) { x.state_bytes = 1e16; }), "nodes", "2^53");
+  refused(with([](DemandNode& x) { x.demand = 1e300; }), "nodes", "1e250");
+  refused(with([](DemandNode& x) { x.state_bytes = 1e16; }), "nodes", "2^53");
 
   Forest cycle{good, n, n};
   cycle[1].parent = 2;

@@ -67,7 +67,7 @@ Whole uncompressed(const Instance& x) {
   for (const PlanNode n : order) {
     if (n == kPlanRoot) continue;
     const auto& node = x.tree[n];
-    ForestNode out;
+    DemandNode out;
     out.parent = node.parent == kPlanRoot ? -1 : index[node.parent];
     out.depth = node.depth;
     out.demand = x.rates[n];
@@ -153,7 +153,7 @@ TEST_CASE("of a tree that remembers far more than it holds only holders and fork
   CHECK(small.nodes.size() < 2 * holders);
   double rates = 0, kept = 0;
   for (const double r : x.rates) rates += r;
-  for (const ForestNode& n : small.nodes) kept += n.demand;
+  for (const DemandNode& n : small.nodes) kept += n.demand;
   CHECK(kept <= rates);
 }
 
