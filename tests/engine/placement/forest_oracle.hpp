@@ -11,7 +11,7 @@
 
 namespace cairn::engine::oracle {
 
-using Forest = std::vector<ForestNode>;
+using Forest = std::vector<DemandNode>;
 
 struct Measured {
   double cost = 0;
@@ -88,7 +88,7 @@ Forest random_forest(Rng& rng, const ForestShape& shape, double state_bytes, dou
   std::uniform_real_distribution<double> unit(0, 1);
   Forest forest;
   for (int i = 0; i < shape.nodes; ++i) {
-    ForestNode n;
+    DemandNode n;
     n.parent = unit(rng) < shape.back ? i - 1 : static_cast<std::int32_t>(unit(rng) * (i + 1)) - 1;
     const std::int64_t above = n.parent < 0 ? 0 : forest[static_cast<std::size_t>(n.parent)].depth;
     const auto step = 1 + static_cast<std::int64_t>(unit(rng) * 12);
@@ -113,7 +113,7 @@ Forest relisted(const Forest& forest, Rng& rng, std::vector<std::int32_t>& moved
   std::shuffle(moved.begin(), moved.end(), rng);
   Forest out(forest.size());
   for (std::size_t i = 0; i < forest.size(); ++i) {
-    ForestNode n = forest[i];
+    DemandNode n = forest[i];
     if (n.parent >= 0) n.parent = moved[static_cast<std::size_t>(n.parent)];
     out[static_cast<std::size_t>(moved[i])] = n;
   }
