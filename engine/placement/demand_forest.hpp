@@ -59,6 +59,9 @@ class DemandForest final : public TreeListener {
   /// W: of all points and atoms for which this claim is, or would be, the nearest one.
   double served(PlanNode node) const { return points_[node].mass - points_[node].below; }
 
+  /// Of the whole subtree, the node included.
+  double mass(PlanNode node) const { return points_[node].mass; }
+
   /// Where the unshared part of the last request is expected to split: one atom each, equal shares.
   const std::vector<std::int32_t>& last_atoms() const { return last_atoms_; }
   /// Of a first split there, all atoms together: rate per tick, and expected discounted number.

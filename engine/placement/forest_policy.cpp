@@ -42,6 +42,7 @@ void ForestPolicy::changing(const TreeOp& op) { demand_->changing(op); }
 void ForestPolicy::changed(const TreeOp& op) {
   demand_->changed(op);
   if (op.type == TreeOp::Type::clear) heap_.clear();
+  if (op.type != TreeOp::Type::release && op.type != TreeOp::Type::merge) left_out_.clear();
   if (op.type != TreeOp::Type::claim || op.before != Claim::none) return;
   list(op.node);
   // The one above serves less from now on.
@@ -53,7 +54,35 @@ void ForestPolicy::observe(const RequestView& request) {
   if (demand_->observe(request)) relist();
 }
 
+// Few objects do not fill a budget evenly, so the least dense is not always the one to go: what the
+// best plan within the budget leaves out goes instead. One solution serves until the claims change.
+PlanNode ForestPolicy::solved_victim(const Usable& usable) {
+  if (budget_ == 0 || tree().claims() > options_.exact_below || tree().bytes() <= budget_) {
+    return kNoPlanNode;
+  }
+  if (left_out_.empty()) {
+    left_out_ =
+        claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_), usable);
+    std::reverse(left_out_.begin(), left_out_.end());
+  }
+  while (!left_out_.empty()) {
+    const PlanNode node = left_out_.back();
+    left_out_.pop_back();
+    if (tree()[node].claim != Claim::none && usable(node)) return node;
+  }
+  return kNoPlanNode;
+}
+
 PlanNode ForestPolicy::least(const Usable& usable) {
+  PlanNode found = solved_victim(usable);
+  if (found == kNoPlanNode) found = listed_victim(usable);
+  if (found != kNoPlanNode) {
+    price_ = options_.price_keep * price_ + (1 - options_.price_keep) * density(found);
+  }
+  return found;
+}
+
+PlanNode ForestPolicy::listed_victim(const Usable& usable) {
   constexpr double kSlack = 1 + 1e-9;
   std::vector<Entry> passed;
   PlanNode found = kNoPlanNode;
@@ -70,7 +99,6 @@ PlanNode ForestPolicy::least(const Usable& usable) {
       passed.emplace_back(now, node);
     } else {
       found = node;
-      price_ = options_.price_keep * price_ + (1 - options_.price_keep) * now;
     }
   }
   for (const Entry& e : passed) {

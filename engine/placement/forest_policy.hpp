@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/placement/cache_policy.hpp"
+#include "engine/placement/claim_forest.hpp"
 #include "engine/placement/demand_forest.hpp"
 
 namespace cairn::engine {
@@ -21,6 +22,7 @@ struct ForestOptions {
   double price_keep = 0.95;        // of the moving average of dropped densities
   std::int32_t round_from = 512;   // depth from which branch and interior positions are rounded
   std::int32_t round_to = 32;
+  std::int64_t exact_below = 64;  // claims up to which what goes is solved for exactly
 };
 
 class ForestPolicy final : public CachePolicy {
@@ -33,6 +35,7 @@ class ForestPolicy final : public CachePolicy {
   std::vector<Placement> place(const RequestView& request) override;
   PlanNode least(const Usable& usable) override;
   void learn_costs(const PolicyCosts& costs) override { costs_ = costs; }
+  void learn_budget(std::uint64_t bytes) override { budget_ = bytes; }
   /// Tables that the planner's replica computed from the same requests.
   void adopt_rates(std::shared_ptr<const DemandRates> rates) { demand_->adopt(std::move(rates)); }
   void changing(const TreeOp& op) override;
@@ -46,6 +49,8 @@ class ForestPolicy final : public CachePolicy {
 
  private:
   using Entry = std::pair<double, PlanNode>;  // density when it was listed
+  PlanNode solved_victim(const Usable& usable);
+  PlanNode listed_victim(const Usable& usable);
   void list(PlanNode node);
   void relist();
   std::int32_t rounded(std::int32_t position) const;
@@ -56,6 +61,9 @@ class ForestPolicy final : public CachePolicy {
   std::unique_ptr<DemandForest> demand_;
   std::vector<Entry> heap_;  // least density on top
   double price_ = 0;
+  std::uint64_t budget_ = 0;  // 0: unknown
+  ClaimForest claims_;
+  std::vector<PlanNode> left_out_;  // of the standing solution, last one first
 };
 
 }  // namespace cairn::engine
