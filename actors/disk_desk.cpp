@@ -26,7 +26,6 @@ DiskDesk::DiskDesk(std::shared_ptr<Shared> shared, Mail& mail)
   if (!shared_->disk) return;
   counted_ = shared_->disk->stat();
   publish_gauges();
-  mail_.prefix(DiskIdle{true});
   mail_.disk_after(kTickEvery, DiskTick{});
 }
 

@@ -148,14 +148,16 @@ void DiskSide::offer(const engine::SavedState& saved) {
   if (candidates_.size() > kMaxCandidates) candidates_.pop_front();
 }
 
-void DiskSide::on(const DiskIdle& m) {
-  if (m.fresh) {
-    for (auto& [id, reading] : readings_) wake(reading);
-    readings_.clear();
-    overdue_.clear();
-  }
+void DiskSide::on(const DiskIdle&) {
   writing_ = false;
   write_next();
+}
+
+void DiskSide::on(const DiskReplaced&) {
+  for (auto& [id, reading] : readings_) wake(reading);
+  readings_.clear();
+  overdue_.clear();
+  on(DiskIdle{});
 }
 
 void DiskSide::clear() {

@@ -37,6 +37,7 @@ class DiskSide {
   /// Does so, if the disk has time now.
   void write_next();
   void on(const DiskIdle& m);
+  void on(const DiskReplaced& m);
   /// Everything is to be dropped, on disk too.
   void clear();
 

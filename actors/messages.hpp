@@ -207,15 +207,14 @@ struct Fetched {
 struct FetchLate {
   std::uint64_t id = 0;
 };
-/// From disk: there is time to write. `fresh`: a new actor, which knows of nothing that was asked
-/// before.
-struct DiskIdle {
-  bool fresh = false;
-};
+/// From disk: there is time to write.
+struct DiskIdle {};
+/// A new disk actor: what was asked of the old one will not be answered.
+struct DiskReplaced {};
 
 using PrefixMessage =
     std::variant<Lookup, ForgetLookup, Publish, SequenceOver, SaveRefused, WantBlocks,
-                 PlanPublished, DropCache, Fetched, FetchLate, DiskIdle>;
+                 PlanPublished, DropCache, Fetched, FetchLate, DiskIdle, DiskReplaced>;
 
 struct Observed {
   std::vector<engine::Observation> observations;

@@ -37,6 +37,7 @@ class PrefixDesk {
   void on(const Fetched& m) { disk_.on(m); }
   void on(const FetchLate& m) { disk_.on(m); }
   void on(const DiskIdle& m) { disk_.on(m); }
+  void on(const DiskReplaced& m) { disk_.on(m); }
 
   void wake(SequenceId leader, std::int32_t up_to, bool may_wait);
   void count_calibration(const engine::Lease& lease);

@@ -250,6 +250,7 @@ void Runtime::Impl::on_down(caf::event_based_actor* self, const caf::down_msg& d
   start(role, index);
   watch(self, role, index);
   if (role == Role::prefix) runtime->executor(PrefixReplaced{});
+  if (role == Role::disk) runtime->prefix(DiskReplaced{});
   runtime->router(ActorLost{role, index, why});
 }
 
