@@ -35,10 +35,13 @@ double DiskSide::read_seconds(std::uint64_t bytes) const {
   const double per_byte = stat.read_bytes > 0
                               ? stat.read_seconds / static_cast<double>(stat.read_bytes)
                               : kAssumedSecondsPerByte;
-  // A read waits for the write that is under way.
-  const double queue =
-      writing_ && stat.puts > 0 ? stat.write_seconds / static_cast<double>(stat.puts) : 0.0;
-  return kReadOverhead + queue + per_byte * static_cast<double>(bytes);
+  return kReadOverhead + per_byte * static_cast<double>(bytes);
+}
+
+// A read waits for the write that is under way.
+double DiskSide::queue_seconds() const {
+  const engine::DiskStat stat = shared_->disk->stat();
+  return writing_ && stat.puts > 0 ? stat.write_seconds / static_cast<double>(stat.puts) : 0.0;
 }
 
 // A state at `to` and the KV from `from`, rounded down to a block.
@@ -71,7 +74,8 @@ bool DiskSide::start_reading(const engine::LookupRequest& request, const engine:
   engine::HeldState memory = cache_.held(request.scope, *request.tokens, match.position);
   if (memory.position >= match.position) return false;
   const double gain = compute_seconds(match.position - memory.position);
-  if (gain > 0 && gain <= read_seconds(bytes_of(memory.position, match.position))) return false;
+  const double cost = queue_seconds() + read_seconds(bytes_of(memory.position, match.position));
+  if (gain > 0 && gain <= cost) return false;
 
   auto fetch = std::make_shared<DiskFetch>();
   fetch->id = next_reading_;
@@ -144,7 +148,9 @@ void DiskSide::on(const FetchLate& m) {
 
 void DiskSide::offer(const engine::SavedState& saved) {
   if (!shared_->disk) return;
-  candidates_.push_back({saved.tokens, saved.position, saved.kind, saved.scope, 0});
+  Candidate candidate{saved.tokens, saved.position, saved.kind, saved.scope, 0};
+  if (!weigh(candidate)) return;
+  candidates_.push_back(std::move(candidate));
   if (candidates_.size() > kMaxCandidates) candidates_.pop_front();
 }
 
@@ -180,15 +186,14 @@ bool DiskSide::weigh(Candidate& c) const {
 // no memory: a state that is evicted meanwhile is not written.
 void DiskSide::write_next() {
   if (!shared_->disk || writing_) return;
-  if (!shared_->disk->stat().writable) candidates_.clear();
-  std::erase_if(candidates_, [this](Candidate& c) { return !weigh(c); });
   while (!candidates_.empty()) {
     const auto best = std::min_element(
         candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
           return std::make_pair(rank(a.kind), -a.worth) < std::make_pair(rank(b.kind), -b.worth);
         });
-    const Candidate chosen = std::move(*best);
+    Candidate chosen = std::move(*best);
     candidates_.erase(best);
+    if (!weigh(chosen)) continue;  // what was written meanwhile made it needless
     engine::HeldState held = cache_.held(chosen.scope, chosen.path(), chosen.position);
     if (held.position != chosen.position) continue;
     auto saved = std::make_shared<engine::SavedState>();

@@ -64,6 +64,7 @@ class DiskSide {
   bool weigh(Candidate& candidate) const;
   double compute_seconds(std::int64_t tokens) const;
   double read_seconds(std::uint64_t bytes) const;
+  double queue_seconds() const;
   std::uint64_t bytes_of(std::int32_t from, std::int32_t to) const;
 
   std::shared_ptr<Shared> shared_;

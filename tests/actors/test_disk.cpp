@@ -175,6 +175,28 @@ TEST_CASE("a disk that fails or hangs costs a request no more than computing") {
   CHECK(disk.metrics->disk_read_waits_total().value() == 1);
 }
 
+TEST_CASE(
+    "several requests for one state on disk wait for one read, and a cancelled one for none") {
+  Disk disk;
+  const auto request = endless(ids(400, 11), 4);
+  const Answer cold = cold_answer(request);
+  leave_on_disk(disk, request);
+  const auto engine = disk.start();
+  const Failpoints slow("disk.fetch=sleep:300*1");
+  std::vector<std::unique_ptr<Call>> calls;
+  for (int i = 0; i < 4; ++i) calls.push_back(std::make_unique<Call>(*engine, request));
+  std::this_thread::sleep_for(50ms);
+  calls[1]->cancel();
+  CHECK(calls[1]->wait().error->code == ErrorCode::cancelled);
+  for (const std::size_t i : {0U, 2U, 3U}) {
+    const Answer warm = calls[i]->wait();
+    CHECK(warm.cached() == 399);
+    CHECK(warm.tokens == cold.tokens);
+  }
+  CHECK(disk.metrics->state_restore_seconds(Tier::disk).count() == 1);
+  require_empty_pools(*engine);
+}
+
 TEST_CASE("a full disk is told and harms nobody") {
   Disk disk;
   const auto engine = disk.start();
