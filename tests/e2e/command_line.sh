@@ -18,7 +18,7 @@ refuses() {
 }
 
 "$cairn" --version | grep -q '^cairn [0-9]' || fail "--version"
-for command in "" serve run bench "bench model" model "model info" "model make" "model tokenize" plan "plan solve"; do
+for command in "" serve run bench "bench model" model "model info" "model make" "model tokenize" plan "plan solve" cache "cache stat" "cache purge"; do
   # shellcheck disable=SC2086
   "$cairn" $command --help | grep -q -- --help || fail "$command --help"
 done
@@ -28,6 +28,9 @@ refuses /nowhere run --model /nowhere --prompt x
 refuses /nowhere model info /nowhere
 refuses /nowhere/x plan solve /nowhere/x
 refuses lots serve --model demo --cache-bytes lots
+refuses --disk-bytes serve --model demo --disk-dir "$work/nothing" --disk-bytes lots
+refuses --disk-dir serve --model demo --disk-bytes 1GiB
+refuses /nowhere cache stat /nowhere
 refuses policy serve --model demo --policy magic
 refuses /nowhere/keys serve --model demo --api-key-file /nowhere/keys
 refuses no-such-shape bench model --shape no-such-shape
