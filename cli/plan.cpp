@@ -14,6 +14,7 @@ namespace cairn::cli {
 void add_plan(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("plan", "Checkpoint placement without a model");
   command->require_subcommand(1);
+  add_plan_simulate(*command, action);
   add_plan_explain(*command, action);
   CLI::App* solve = command->add_subcommand("solve", "Optimal states for a demand or a forest");
   solve->footer(

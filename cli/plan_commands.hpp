@@ -6,6 +6,7 @@
 
 namespace cairn::cli {
 
+void add_plan_simulate(CLI::App& plan, Action& action);
 void add_plan_explain(CLI::App& plan, Action& action);
 
 }  // namespace cairn::cli

@@ -154,7 +154,7 @@ class PromptForest {
     list_nodes(rates);
   }
 
-  const std::vector<engine::ForestNode>& nodes() const { return nodes_; }
+  const std::vector<engine::DemandNode>& nodes() const { return nodes_; }
   double total() const { return total_; }
 
  private:
@@ -170,7 +170,7 @@ class PromptForest {
     for (const engine::PlanNode n : order) {
       if (n == engine::kPlanRoot) continue;
       index[n] = static_cast<std::int32_t>(nodes_.size());
-      engine::ForestNode& node = nodes_.emplace_back();
+      engine::DemandNode& node = nodes_.emplace_back();
       node.parent = index[tree_[n].parent];
       node.depth = tree_[n].depth;
       node.demand = rates[n];
@@ -180,7 +180,7 @@ class PromptForest {
 
   engine::PlanTree tree_;
   std::vector<engine::PlanNode> ends_;  // by request
-  std::vector<engine::ForestNode> nodes_;
+  std::vector<engine::DemandNode> nodes_;
   double total_ = 0;
 };
 

@@ -108,7 +108,7 @@ Workload generate_documents(std::uint64_t seed) {
     return unit(rng) < kExcerpts ? sections[g][rng() % sections[g].size()] : shared;
   };
   const auto tail = [&] { return between(rng, 10, 120); };
-  return {"documents with questions (generated)",
+  return {"Documents with questions (generated)",
           Groups(lengths, questions).requests(rng, depth, tail)};
 }
 
@@ -117,7 +117,7 @@ Workload generate_queries(std::span<const std::int32_t> prompt_tokens, std::uint
   Rng rng(seed);
   Groups groups({prompt_tokens.begin(), prompt_tokens.end()},
                 std::vector<std::size_t>(prompt_tokens.size(), kQueries));
-  return {"system prompts with queries (generated)",
+  return {"System prompts with queries (lengths of 223 real ones)",
           groups.requests(
               rng, [](std::size_t, std::int32_t shared) { return shared; },
               [&] { return between(rng, 5, 200); })};
@@ -145,7 +145,7 @@ Workload generate_wide(std::uint64_t seed) {
     return static_cast<std::int32_t>(std::clamp(place, 0.001, 0.999) * shared);
   };
   Groups groups(lengths, std::vector<std::size_t>(kContexts, kRequests));
-  return {"wide multimodal overlaps (generated)",
+  return {"Wide multimodal overlaps (generated)",
           groups.requests(rng, depth, [&] { return between(rng, 20, 300); })};
 }
 
