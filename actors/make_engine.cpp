@@ -20,6 +20,7 @@
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "engine/engine.hpp"
+#include "engine/placement/policy_names.hpp"
 #include "engine/request/validate.hpp"
 #include "metrics/metrics.hpp"
 #include "model/net/memory_layout.hpp"
@@ -77,7 +78,7 @@ void check_options(const EngineOptions& o) {
   require(o.forest_nodes >= 16, "forest_nodes", "16 or more");
   require(o.request_timeout.count() > 0, "request_timeout", "a positive time");
   require(o.disk_max_age.count() >= 0, "disk_max_age", "0 (no limit) or a positive time");
-  const auto policy = engine::make_policy(o.policy);
+  const auto policy = engine::parse_policy_name(o.policy);
   if (!policy.ok()) throw LoadError("policy: " + policy.error().message);
 }
 

@@ -62,6 +62,7 @@ struct PolicyCosts {
 
 /// A plan that the planner actor publishes and the policy swaps in. Immutable.
 struct Plan;
+class DemandForest;
 
 /// One request, as its owner (the prefix cache) tells it:
 ///
@@ -96,8 +97,12 @@ class CachePolicy : public TreeListener {
   virtual bool keeps_anything() const { return true; }
   /// Whether the running state is handed over when an answer ends.
   virtual bool keeps_answer_end() const { return keeps_anything(); }
+  /// Bytes that all claims together may take; 0: unknown.
+  virtual void learn_budget(std::uint64_t /*bytes*/) {}
   /// Measured costs, whenever they change.
   virtual void learn_costs(const PolicyCosts& /*costs*/) {}
+  /// The statistics that a planner's replica can go on with; null: the rule has none.
+  virtual const DemandForest* demand_forest() const { return nullptr; }
   /// A newer plan from the planner; ignored by rules without one.
   virtual void adopt(std::shared_ptr<const Plan> /*plan*/) {}
 

@@ -13,6 +13,13 @@ PlanTree::PlanTree(ByteCosts costs) : costs_(costs) {
   nodes_[kPlanRoot].used = true;
 }
 
+PlanTree::PlanTree(const PlanTree& other)
+    : costs_(other.costs_),
+      nodes_(other.nodes_),
+      free_(other.free_),
+      size_(other.size_),
+      kv_blocks_(other.kv_blocks_) {}
+
 PlanNode PlanTree::make(std::int32_t depth) {
   PlanNode slot = 0;
   if (free_.empty()) {
@@ -209,6 +216,13 @@ std::uint64_t PlanTree::added_bytes(PlanNode node) const {
 std::uint64_t PlanTree::exclusive_bytes(PlanNode node) const {
   check(nodes_[node].claim != Claim::none, "only a claim holds bytes");
   return added_bytes(node);
+}
+
+std::uint64_t PlanTree::bytes_alone(std::int32_t depth) const {
+  const std::int64_t blocks = depth / costs_.kv_block + (depth % costs_.kv_block != 0 ? 1 : 0);
+  return costs_.state_bytes + costs_.kv_bytes_per_token *
+                                  static_cast<std::uint64_t>(costs_.kv_block) *
+                                  static_cast<std::uint64_t>(blocks);
 }
 
 PlanNode PlanTree::claim_above(PlanNode node) const {

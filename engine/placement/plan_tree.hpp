@@ -64,6 +64,9 @@ class PlanTree {
   };
 
   explicit PlanTree(ByteCosts costs);
+  /// The same tree, heard by nobody.
+  PlanTree(const PlanTree& other);
+  PlanTree& operator=(const PlanTree&) = delete;
 
   PlanNode add_leaf(PlanNode parent, std::int32_t depth);
   /// A new node between `lower` and its parent.
@@ -94,6 +97,8 @@ class PlanTree {
   std::uint64_t exclusive_bytes(PlanNode node) const;
   /// The same for a node without a claim: what it would add.
   std::uint64_t added_bytes(PlanNode node) const;
+  /// Of a claim at this depth with nothing else kept.
+  std::uint64_t bytes_alone(std::int32_t depth) const;
   /// The nearest claimed proper ancestor; the root when there is none.
   PlanNode claim_above(PlanNode node) const;
   /// All nodes, parents before children. O(size).

@@ -1,56 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner's logic without its actor: a decayed histogram of where overlaps end, and the
-// programme of placement.md section 2 solved over it for a ladder of prompt lengths.
+// The published method's planner without its actor: a decayed histogram of where overlaps end, and
+// the programme of placement.md section 2 solved over it for all prompts at once.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
-#include "engine/placement/policy.hpp"
+#include "engine/placement/cache_policy.hpp"
+#include "engine/placement/demand_forest.hpp"
 
 namespace cairn::engine {
 
-/// One request's overlap, as the prefix cache saw it.
-struct Observation {
-  std::int32_t length = 0;
-  std::int32_t overlap = 0;
-  std::int32_t resume = 0;
+/// What the depths of the histogram are measured in.
+enum class DepthScale : std::uint8_t {
+  tokens,        // from the start: fixed system and few-shot prompts
+  parent_share,  // thousandths of the length of the prompt that was shared: documents, questions
+};
+
+/// How good what is kept is under the predicted demand, per tick and in the unit of F.
+struct PlanCertificate {
+  std::int64_t claims = 0;
+  std::uint64_t bytes = 0;
+  double cost = 0;   // predicted recompute of what is kept
+  double best = 0;   // of the best plan found that keeps only what exists
+  double bound = 0;  // no choice among what exists costs less
+  double ideal = 0;  // no choice among all places ever seen costs less
+  double regret() const { return cost - best; }
+  double gap() const { return cost - bound; }
+  double gap_ratio() const { return cost > 0 ? gap() / cost : 0; }
 };
 
 /// Immutable once published.
 struct Plan {
   std::uint64_t epoch = 0;
-  struct Rung {
-    std::int32_t length = 0;  // for prompts of at least this many tokens, below the next rung's
-    std::vector<std::int32_t> positions;        // M of them
-    std::vector<std::int32_t> spare_positions;  // 2M, used while nothing has had to be evicted
-  };
-  std::vector<Rung> rungs;               // ascending lengths, ratio about 2^(1/8)
-  std::int32_t reach = 0;                // prompts this long or longer are beyond the last rung
-  double expected_recompute_tokens = 0;  // of the pooled demand under this plan
+  DepthScale scale = DepthScale::tokens;
+  std::vector<std::int32_t> depths;      // ascending, at most M; tokens or thousandths of a length
+  double expected_recompute_tokens = 0;  // mean over the remembered overlaps under this plan
   std::uint64_t observations = 0;
   double solve_seconds = 0;
+
+  // The default rule's.
+  std::shared_ptr<const DemandRates> rates;
+  std::optional<PlanCertificate> certificate;
 };
 
+/// Where the plan wants states in a prompt of `length` tokens: ascending, in (0, length].
+std::vector<std::int32_t> positions_for(const Plan& plan, std::int32_t length);
+
 struct PlannerOptions {
-  int checkpoints = 4;       // M
-  double prior_samples = 8;  // weight of the uniform prior
-  double decay = 0.99;       // gamma per observation
-  int replan_every = 10;     // observations
+  int checkpoints = 4;  // M
+  DepthScale scale = DepthScale::tokens;
+  double decay = 0.99;           // gamma per remembered overlap
+  int replan_every = 10;         // observations
+  std::size_t remembered = 300;  // overlaps; 0.99^300 = 0.05 is left of an older one
   std::int32_t max_length = 262'144;
 };
 
-/// The rung for a prompt of `length` tokens; null where the plan has none (the prior's placement
-/// holds there).
-const Plan::Rung* rung_for(const Plan& plan, std::int32_t length);
-
-/// The prior's placement, balanced: before there is a plan and for lengths it does not reach.
-std::vector<std::int32_t> prior_positions(std::int32_t length, int checkpoints);
-
-/// Demand of a rung = the last observations with an overlap no deeper than the rung's length,
-/// decayed, plus a uniform prior. Owned by one thread (the planner actor, the simulator).
+/// The demand is the last overlaps, whole earlier prompts included, decayed, without a prior:
+/// before the first overlap a plan has no positions. Owned by one thread (the planner actor, the
+/// simulator).
 class DpPlanner {
  public:
   explicit DpPlanner(PlannerOptions options);

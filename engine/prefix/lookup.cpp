@@ -114,7 +114,7 @@ void PrefixCache::Impl::enter(const LookupRequest& request, const ForestMatch& m
   lease.publish = policy->keeps_anything();
   if (lease.publish) plan_saves(request, view, lease);
   if (observations.size() < kMaxObservations) {
-    observations.push_back({view.length, match.overlap, lease.resume});
+    observations.push_back(policy->seen(view));
   }
   forget_idle();
   if (lease.publish) {
@@ -179,6 +179,10 @@ void PrefixCache::Impl::plan_saves(const LookupRequest& request, const RequestVi
   for (const Placement& p : policy->place(view)) {
     check(p.position > last && p.position < view.length, "a policy's places are out of order");
     last = p.position;
+    // One that does not fit beside its own KV would only push out what does.
+    if (options.cache_bytes > 0 && forest.tree().bytes_alone(p.position) > options.cache_bytes) {
+      continue;
+    }
     const auto path = tokens.first(static_cast<std::size_t>(p.position));
     above = above == nullptr ? forest.insert(path, tick, request.scope)
                              : forest.insert_below(*above, path, tick);

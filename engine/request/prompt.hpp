@@ -8,7 +8,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/model_bundle.hpp"
-#include "engine/placement/policy.hpp"
+#include "engine/placement/cache_policy.hpp"
 
 namespace cairn::engine {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,6 +27,7 @@ class TimedPolicy final : public CachePolicy {
     const Stretch stretch(spent_);
     policy_->observe(request);
   }
+  Observation seen(const RequestView& request) const override { return policy_->seen(request); }
   std::vector<Placement> place(const RequestView& request) override {
     const Stretch stretch(spent_);
     return policy_->place(request);
@@ -36,6 +38,7 @@ class TimedPolicy final : public CachePolicy {
   }
   bool keeps_anything() const override { return policy_->keeps_anything(); }
   bool keeps_answer_end() const override { return policy_->keeps_answer_end(); }
+  void learn_budget(std::uint64_t bytes) override { policy_->learn_budget(bytes); }
   void learn_costs(const PolicyCosts& costs) override { policy_->learn_costs(costs); }
   void adopt(std::shared_ptr<const Plan> plan) override { policy_->adopt(std::move(plan)); }
   void changing(const TreeOp& op) override { policy_->changing(op); }

@@ -5,7 +5,7 @@
 #include <set>
 #include <variant>
 
-#include "engine/placement/policy.hpp"
+#include "engine/placement/policy_names.hpp"
 #include "engine/prefix/prefix_cache.hpp"
 #include "tests/engine/batch/harness.hpp"
 #include "tests/support/catch.hpp"
@@ -33,7 +33,7 @@ class Server {
   Server(std::uint64_t seed, const std::string& policy, std::int64_t blocks, std::int32_t chunk)
       : rng_(seed),
         rig_({.max_step_tokens = chunk, .max_running = 6}, blocks, 24),
-        cache_(rig_.pools, make_lru_policy(policy).take(), {.share_wait_tokens = 24}),
+        cache_(rig_.pools, make_cache_policy(policy).take(), {.share_wait_tokens = 24}),
         planner_(planner_options_for(policy, 1024)),
         plans_(planner_options_for(policy, 1024).checkpoints > 0) {
     rig_.keep_saved = false;

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "engine/placement/planner.hpp"
 #include "tests/support/shape_replay.hpp"
 
 using namespace cairn::engine;
@@ -59,12 +60,18 @@ std::map<PlanNode, double> served_by_hand(const PlanTree& tree, const DemandFore
   return served;
 }
 
+std::shared_ptr<const Plan> plan_with(std::shared_ptr<const DemandRates> rates) {
+  auto plan = std::make_shared<Plan>();
+  plan->rates = std::move(rates);
+  return plan;
+}
+
 double live_share(const std::string& trace, double gigabytes) {
   ForestPolicy policy;
   policy.learn_costs({.write = 2});
   const auto rows = cairn::testing::read_trace_csv(std::string(CAIRN_SOURCE_DIR) +
                                                    "/bench/traces/" + trace + ".csv.gz");
-  return replay(rows, policy, static_cast<std::uint64_t>(gigabytes * 1e9)).share();
+  return cairn::testing::replay(rows, policy, static_cast<std::uint64_t>(gigabytes * 1e9)).share();
 }
 
 }  // namespace
@@ -192,7 +199,7 @@ TEST_CASE("tables of a replica are adopted while they are fresh, and decide alik
   for (const TraceRow& row : rows) {
     run_alone.request(row);
     run_led.request(row);
-    led.adopt_rates(alone.demand().rates());
+    led.adopt(plan_with(alone.demand().rates()));
   }
   CHECK(led.demand().sweeps_adopted() > 50);
   const auto led_tokens = static_cast<double>(run_led.result().recomputed);
@@ -201,7 +208,7 @@ TEST_CASE("tables of a replica are adopted while they are fresh, and decide alik
   const auto stale = alone.demand().rates();
   for (int i = 0; i < 40; ++i) run_led.request({.length = 100});
   const auto adopted = led.demand().sweeps_adopted();
-  led.adopt_rates(stale);
+  led.adopt(plan_with(stale));
   CHECK(led.demand().sweeps_adopted() == adopted);
 }
 

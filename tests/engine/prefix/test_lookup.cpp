@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/placement/policy.hpp"
+#include "engine/placement/policy_names.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/fake_prefill.hpp"
 
@@ -249,7 +249,7 @@ TEST_CASE("a request that opts out neither reads nor writes nor is observed") {
 }
 
 TEST_CASE("a policy that keeps nothing keeps nothing, and overlaps are still known") {
-  FakeServer s(kAmple, make_lru_policy("none").take());
+  FakeServer s(kAmple, make_cache_policy("none").take());
   const Tokens a = document(1, 600);
   {
     auto first = s.lookup(a);

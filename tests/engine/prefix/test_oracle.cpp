@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/placement/policy.hpp"
+#include "engine/placement/policy_names.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/fake_prefill.hpp"
 #include "tests/support/random_prompts.hpp"
@@ -250,7 +250,7 @@ TEST_CASE("under pressure and tight node bounds every lease still holds its pref
 TEST_CASE("every policy resumes exactly and stays within its budget") {
   for (const char* spelling : {"none", "last", "branch", "balanced:3", "dp:4", "dp:4+branch"}) {
     RandomPrompts random(11);
-    FakeServer s(60'000, make_lru_policy(spelling).take());
+    FakeServer s(60'000, make_cache_policy(spelling).take());
     std::int32_t resumed = 0;
     for (int i = 0; i < 600; ++i) {
       resumed += s.serve(random.next(), random.tokens(random.below(20)));  // checks every slot

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// `marconi`: branch and end states, given up by recency and by the prefill that a byte saves
+// (after "Marconi: Prefix Caching for the Era of Hybrid LLMs", arXiv 2411.19379).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/placement/path_notes.hpp"
+#include "engine/placement/rules.hpp"
+
+namespace cairn::engine {
+
+/// A claim's score is recency + alpha * efficiency, each scaled to 0..1 over the candidates;
+/// efficiency = F saved over the claim above, per byte that only this claim holds. Candidates are
+/// claims with at most one claim next below: a fork goes after its branches. A place that very many
+/// prompts have left by ways of their own counts as a fork whatever is kept below. Only forks:
+/// least recently used. least() is O(claims), exact.
+class MarconiPolicy : public RulePolicy {
+ public:
+  MarconiPolicy(std::string name, double alpha)
+      : RulePolicy(std::move(name), /*branch=*/true), alpha_(alpha) {}
+
+  PlanNode least(const Usable& usable) override;
+  void learn_costs(const PolicyCosts& costs) override { costs_ = costs; }
+
+  double alpha() const { return alpha_; }
+
+ protected:
+  void set_alpha(double alpha) { alpha_ = alpha; }
+  const PolicyCosts& costs() const { return costs_; }
+
+ private:
+  bool is_fork(PlanNode node) const;
+  double efficiency(PlanNode node) const;
+
+  double alpha_;
+  PolicyCosts costs_;
+};
+
+/// Starts with alpha 0 and finds it by trial: the requests up to the first eviction and a few times
+/// as many after it are replayed under several values, one value per later request; the one that
+/// would have recomputed least stays.
+class TunedMarconiPolicy final : public MarconiPolicy {
+ public:
+  explicit TunedMarconiPolicy(std::string name) : MarconiPolicy(std::move(name), 0) {}
+
+  void observe(const RequestView& request) override;
+  PlanNode least(const Usable& usable) override;
+  void changed(const TreeOp& op) override;
+
+  bool tuned() const { return done_; }
+
+ private:
+  struct Row {
+    std::int32_t length = 0, overlap = 0;
+    std::int32_t parent = -1;  // an earlier row
+  };
+  void note(const RequestView& request);
+  void try_next();
+  double recomputed_under(double alpha) const;
+
+  bool done_ = false;
+  std::vector<Row> rows_;
+  std::int64_t forgotten_ = 0;       // rows before the first one
+  PathNotes<std::int64_t> first_;    // row, counted from the very first
+  std::uint64_t budget_ = 0;         // bytes: the most that was ever held
+  std::optional<std::size_t> full_;  // rows at the first eviction
+  std::size_t tried_ = 0;            // values of alpha
+  double best_ = 0;                  // recomputed under the best of them
+};
+
+}  // namespace cairn::engine
