@@ -41,6 +41,24 @@ DemandForest::DemandForest(const PlanTree& tree, DemandOptions options)
   renew_rates();
 }
 
+DemandForest::DemandForest(const PlanTree& tree, const DemandForest& other)
+    : tree_(tree),
+      options_(other.options_),
+      tables_(other.tables_),
+      split_tables_(other.split_tables_),
+      rates_(other.rates_),
+      interior_(other.interior_),
+      points_(other.points_),
+      active_(other.active_),
+      young_(other.young_),
+      free_young_(other.free_young_),
+      watched_(other.watched_),
+      last_atoms_(other.last_atoms_),
+      last_turn_(other.last_turn_),
+      tick_(other.tick_),
+      swept_(other.swept_),
+      adopted_(other.adopted_) {}
+
 int DemandForest::table_class(const Point& p) const {
   if (!options_.classes) return 0;
   return static_cast<int>(p.kind) * kHitBuckets + hit_bucket(p.hits);

@@ -40,6 +40,10 @@ struct DemandRates {
 class DemandForest final : public TreeListener {
  public:
   explicit DemandForest(const PlanTree& tree, DemandOptions options = {});
+  /// The statistics of `other` over a copy of its tree.
+  DemandForest(const PlanTree& tree, const DemandForest& other);
+  DemandForest(const DemandForest&) = delete;
+  DemandForest& operator=(const DemandForest&) = delete;
 
   void changing(const TreeOp& op) override;
   void changed(const TreeOp& op) override;
@@ -142,7 +146,6 @@ class DemandForest final : public TreeListener {
   int last_turn_ = 0;
   std::uint64_t tick_ = 0;
   std::uint64_t swept_ = 0;
-  std::uint64_t exposed_ = 0;
   std::uint64_t adopted_ = 0;
 };
 

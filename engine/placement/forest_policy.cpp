@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "engine/placement/planner.hpp"
+
 namespace cairn::engine {
 
 ForestPolicy::ForestPolicy(ForestOptions options) : options_(options) {}
@@ -52,6 +54,10 @@ void ForestPolicy::changed(const TreeOp& op) {
 
 void ForestPolicy::observe(const RequestView& request) {
   if (demand_->observe(request)) relist();
+}
+
+void ForestPolicy::adopt(std::shared_ptr<const Plan> plan) {
+  if (plan && plan->rates) demand_->adopt(plan->rates);
 }
 
 // Few objects do not fill a budget evenly, so the least dense is not always the one to go: what the

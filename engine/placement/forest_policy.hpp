@@ -36,8 +36,9 @@ class ForestPolicy final : public CachePolicy {
   PlanNode least(const Usable& usable) override;
   void learn_costs(const PolicyCosts& costs) override { costs_ = costs; }
   void learn_budget(std::uint64_t bytes) override { budget_ = bytes; }
-  /// Tables that the planner's replica computed from the same requests.
-  void adopt_rates(std::shared_ptr<const DemandRates> rates) { demand_->adopt(std::move(rates)); }
+  /// Takes the tables that the planner's replica computed from the same requests.
+  void adopt(std::shared_ptr<const Plan> plan) override;
+  const DemandForest* demand_forest() const override { return demand_.get(); }
   void changing(const TreeOp& op) override;
   void changed(const TreeOp& op) override;
 
