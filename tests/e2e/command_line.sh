@@ -5,6 +5,7 @@ set -euo pipefail
 cairn=$1 work=$2/cli
 fail() { echo "FAILED: $*" >&2; exit 1; }
 mkdir -p "$work"
+echo '{}' >"$work/empty.json"
 
 # refuses EXPECTED_TEXT ARGUMENTS...: exit code not 0, one line on stderr that begins with "cairn: " and holds the text.
 refuses() {
@@ -34,6 +35,14 @@ refuses /nowhere cache stat /nowhere
 refuses policy serve --model demo --policy magic
 refuses /nowhere/keys serve --model demo --api-key-file /nowhere/keys
 refuses no-such-shape bench model --shape no-such-shape
+printf 'prompt_tokens,overlap_tokens,parent\n500,0,-1\n520,400,0\n530,400,0\n' >"$work/trace.csv"
+refuses /nowhere/t plan simulate --trace /nowhere/t
+refuses "balanced:M" plan simulate --trace "$work/trace.csv" --policy magic
+refuses lots plan simulate --trace "$work/trace.csv" --bytes lots
+refuses no-such-shape plan simulate --trace "$work/trace.csv" --model-shape no-such-shape
+refuses /nowhere/r.html plan simulate --trace "$work/trace.csv" --html /nowhere/r.html
+refuses "field 'policy'" plan explain "$work/empty.json"
+refuses "Connection refused" plan explain http://127.0.0.1:1
 
 echo '{"demand": [[512, 3], [2048, 1]], "budget": 1}' | "$cairn" plan solve - | python3 -m json.tool >/dev/null || fail "plan solve"
 forest='"nodes": [{"parent": -1, "depth": 500, "demand": 1}], "state_bytes": 8, "kv_bytes_per_token": 2'
@@ -42,6 +51,25 @@ echo "{$forest}" | "$cairn" plan solve - 2>"$work/err" && fail "plan solve took 
 grep -q budget_bytes "$work/err" || fail "plan solve did not ask for a price or budget"
 echo '{"demand": 5}' | "$cairn" plan solve - 2>"$work/err" && fail "plan solve took a bad demand"
 grep -q demand "$work/err" || fail "plan solve did not name the field"
+"$cairn" plan simulate --trace "$work/trace.csv" --policy branch,none --bytes 1GB,1GiB --state-bytes 1k \
+  --html "$work/report.html" --json 2>/dev/null | python3 -c '
+import json, sys
+rows = [json.loads(line) for line in sys.stdin]
+assert [(r["policy"], r["bytes"]) for r in rows] == [
+    ("branch", 10**9), ("none", 10**9), ("branch", 2**30), ("none", 2**30)], rows
+for r in rows:
+    assert r["requests"] == 3 and r["prompt_tokens"] == 1550 and r["reusable_tokens"] == 800, r
+    # The first to leave the prompt finds nothing, the second the state that was planted for it.
+    assert r["recomputed_tokens"] == (400 if r["policy"] == "branch" else 800), r
+    assert r["recomputed_share"] == r["recomputed_tokens"] / 800, r
+    assert {"states_written", "solve_ms_total", "gap"} <= set(r), r' || fail "plan simulate --json"
+grep -q '<svg' "$work/report.html" || fail "plan simulate --html"
+"$cairn" plan simulate --trace "$work/trace.csv" --policy branch,none --bytes 1GB 2>/dev/null \
+  | grep -q '^strongest at 1 GB: branch' || fail "plan simulate's table"
+echo '{"policy": "forest", "bytes": 1, "budget": 0, "price": 0, "nodes": [{"parent": -1, "depth": 7, "claim": "stored"}]}' \
+  >"$work/plan.json"
+"$cairn" plan explain "$work/plan.json" | grep -q '^> 7 tokens: planned' || fail "plan explain"
+"$cairn" plan explain --svg - <"$work/plan.json" | grep -q '^<svg' || fail "plan explain --svg"
 rm -rf "$work/tiny"
 "$cairn" model make --shape tiny --seed 1 "$work/tiny" >/dev/null
 "$cairn" model info "$work/tiny" | grep -q '^parameters' || fail "model info"
