@@ -103,6 +103,10 @@ class CachePolicy : public TreeListener {
   virtual void learn_costs(const PolicyCosts& /*costs*/) {}
   /// The statistics that a planner's replica can go on with; null: the rule has none.
   virtual const DemandForest* demand_forest() const { return nullptr; }
+  /// What a claim is predicted to save a tick and byte, and what a byte must; 0 where the rule does
+  /// not predict.
+  virtual double loss_per_byte(PlanNode /*node*/) const { return 0; }
+  virtual double price() const { return 0; }
   /// A newer plan from the planner; ignored by rules without one.
   virtual void adopt(std::shared_ptr<const Plan> /*plan*/) {}
 

@@ -42,7 +42,8 @@ class ForestPolicy final : public CachePolicy {
   void changing(const TreeOp& op) override;
   void changed(const TreeOp& op) override;
 
-  double price() const { return price_; }  // cost per tick and byte
+  double price() const override { return price_; }
+  double loss_per_byte(PlanNode node) const override { return density(node); }
   const DemandForest& demand() const { return *demand_; }
   /// Predicted cost per tick of losing a claim.
   double loss(PlanNode node) const;

@@ -46,12 +46,14 @@ struct PrefixCache::Impl {
   void publish(SavedState saved);
   void release_claims(std::span<const PlanNode> nodes);
   void forget_idle();
+  std::uint64_t budget() const;
 
   std::uint64_t block_bytes() const { return pools.layout().kv_block_bytes; }
   std::uint64_t state_bytes() const { return pools.layout().state_bytes; }
 
   MemoryPools& pools;
   std::unique_ptr<CachePolicy> policy;
+  PlanLog log;
   PrefixOptions options;
   RadixForest forest;
   InFlight in_flight;

@@ -108,6 +108,7 @@ void PrefixCache::Impl::enter(const LookupRequest& request, const ForestMatch& m
   view.end_node = end->plan;
 
   policy->observe(view);
+  log.request(view);
   lease.overlap = match.overlap;
   lease.kv_matched = match.kv_matched;
   lease.reasons = reasons_of(match, view.length, lease.resume);

@@ -34,6 +34,14 @@ PrefixCache::Impl::Impl(MemoryPools& pools_in, std::unique_ptr<CachePolicy> poli
       forest(costs_of(options_in, pools_in.layout())) {
   forest.tree().listen(policy.get());
   policy->attach(forest.tree());
+  forest.tree().listen(&log);
+  policy->learn_budget(budget());
+}
+
+// What the pools hold is the budget where charges are by their sizes.
+std::uint64_t PrefixCache::Impl::budget() const {
+  const bool own = options.cache_bytes > 0 || options.costs;
+  return own ? options.cache_bytes : pools.usage().bytes_budget;
 }
 
 void PrefixCache::Impl::release_claims(std::span<const PlanNode> nodes) {

@@ -15,6 +15,8 @@
 
 #include "engine/cache/pools.hpp"
 #include "engine/placement/cache_policy.hpp"
+#include "engine/placement/plan_log.hpp"
+#include "engine/placement/plan_snapshot.hpp"
 #include "engine/placement/planner.hpp"
 
 namespace cairn::engine {
@@ -159,6 +161,14 @@ class PrefixCache {
 
   void adopt(std::shared_ptr<const Plan> plan);
   void learn_costs(const PolicyCosts& costs);
+  /// For a planner's replica: the tree and its statistics now, events since then, and whether these
+  /// go on without a gap. Null and false where the policy has no statistics of its own.
+  std::shared_ptr<PlanReplica> plan_replica();
+  std::vector<PlanEvent> take_plan_events();
+  bool plan_events_follow() const;
+  std::uint64_t budget() const;  // of all claims, as far as it is known
+  /// The forest as it is kept and valued now. O(everything).
+  PlanSnapshot snapshot() const;
   /// Observations since the last call, for the planner.
   std::vector<Observation> take_observations();
   PrefixStats stats() const;

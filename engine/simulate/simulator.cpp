@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "engine/placement/forest_planner.hpp"
 #include "engine/placement/planner.hpp"
 #include "engine/prefix/prefix_cache.hpp"
 #include "engine/prefix/radix_forest.hpp"
@@ -19,6 +20,8 @@ namespace cairn::engine {
 namespace {
 
 constexpr std::int64_t kSamples = 400;
+// Each is an exact solve of a forest that forgets nothing.
+constexpr std::size_t kCertificates = 8;
 constexpr std::uint64_t kBlockTokens = model::kBlockTokens;
 
 std::uint64_t divided(std::uint64_t a, std::uint64_t b) { return b == 0 ? ~0ull : a / b; }
@@ -52,11 +55,16 @@ class Simulation {
         options_(options),
         planner_options_(planner_options_for(policy->name(), 0)),
         planner_(planner_options_),
+        forest_planner_({.certify_every = trace.size() / kCertificates + 1}),
         pools_({.kv_block_bytes = 1, .state_bytes = 1}, objects_for(trace, options)),
         timed_(new TimedPolicy(std::move(policy))),
         cache_(pools_, std::unique_ptr<CachePolicy>(timed_), cache_options()),
         seen_(ByteCosts{}) {
     cache_.learn_costs(options.policy_costs);
+    forest_planner_.learn_costs(options.policy_costs);
+    if (auto replica = cache_.plan_replica()) {
+      forest_planner_.start(std::move(replica), cache_.budget());
+    }
     result_.policy = timed_->name();
     result_.bytes = options.bytes;
   }
@@ -124,11 +132,17 @@ class Simulation {
 
   void feed_planner(std::size_t i) {
     const std::vector<Observation> observations = cache_.take_observations();
-    if (planner_options_.checkpoints == 0) return;
     const auto start = std::chrono::steady_clock::now();
-    for (const Observation& o : observations) planner_.observe(o);
-    if (planner_.due()) {
-      plans_.push_back({i + 1 + static_cast<std::size_t>(options_.plan_lag), planner_.solve()});
+    const std::size_t from = i + 1 + static_cast<std::size_t>(options_.plan_lag);
+    if (planner_options_.checkpoints > 0) {
+      for (const Observation& o : observations) planner_.observe(o);
+      if (planner_.due()) plans_.push_back({from, planner_.solve()});
+    } else if (forest_planner_.started()) {
+      forest_planner_.apply(cache_.take_plan_events());
+      if (forest_planner_.due()) {
+        plans_.push_back({from, forest_planner_.solve()});
+        result_.gap = plans_.back().plan->certificate->gap();
+      }
     }
     planner_seconds_ +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -167,6 +181,7 @@ class Simulation {
   const SimulatorOptions& options_;
   PlannerOptions planner_options_;
   DpPlanner planner_;
+  ForestPlanner forest_planner_;
   std::deque<LaterPlan> plans_;
   double planner_seconds_ = 0;
   MemoryPools pools_;

@@ -38,6 +38,9 @@ class TimedPolicy final : public CachePolicy {
   }
   bool keeps_anything() const override { return policy_->keeps_anything(); }
   bool keeps_answer_end() const override { return policy_->keeps_answer_end(); }
+  const DemandForest* demand_forest() const override { return policy_->demand_forest(); }
+  double loss_per_byte(PlanNode node) const override { return policy_->loss_per_byte(node); }
+  double price() const override { return policy_->price(); }
   void learn_budget(std::uint64_t bytes) override { policy_->learn_budget(bytes); }
   void learn_costs(const PolicyCosts& costs) override { policy_->learn_costs(costs); }
   void adopt(std::shared_ptr<const Plan> plan) override { policy_->adopt(std::move(plan)); }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What planners and people see of the cache.
+#include "engine/prefix/cache_impl.hpp"
+
+namespace cairn::engine {
+
+std::shared_ptr<PlanReplica> PrefixCache::plan_replica() {
+  const DemandForest* demand = impl_->policy->demand_forest();
+  if (demand == nullptr) return nullptr;
+  impl_->log.restart();
+  return std::make_shared<PlanReplica>(impl_->forest.tree(), *demand);
+}
+
+std::vector<PlanEvent> PrefixCache::take_plan_events() { return impl_->log.take(); }
+bool PrefixCache::plan_events_follow() const { return impl_->log.running(); }
+std::uint64_t PrefixCache::budget() const { return impl_->budget(); }
+
+PlanSnapshot PrefixCache::snapshot() const {
+  const PlanTree& tree = impl_->forest.tree();
+  const DemandForest* demand = impl_->policy->demand_forest();
+  const auto rate = [&](PlanNode n) { return demand != nullptr ? demand->own_rate(n) : 0.0; };
+  const auto value = [&](PlanNode n) { return impl_->policy->loss_per_byte(n); };
+  PlanSnapshot s = snapshot_of(tree, rate, value);
+  s.policy = impl_->policy->name();
+  s.budget = impl_->budget();
+  s.price = impl_->policy->price();
+  return s;
+}
+
+}  // namespace cairn::engine
