@@ -100,7 +100,7 @@ void TunedMarconiPolicy::note(const RequestView& request) {
 void TunedMarconiPolicy::observe(const RequestView& request) {
   MarconiPolicy::observe(request);
   if (done_) return;
-  budget_ = std::max(budget_, tree().bytes());
+  held_ = std::max(held_, tree().bytes());
   const std::size_t window =
       full_ ? std::min(*full_ + std::max(kWindowFactor * *full_, kMinWindow), kMaxRows) : kMaxRows;
   if (!full_ || rows_.size() < window) {
@@ -128,7 +128,7 @@ void TunedMarconiPolicy::try_next() {
 double TunedMarconiPolicy::recomputed_under(double alpha) const {
   MarconiPolicy policy("trial", alpha);
   policy.learn_costs(costs());
-  ShapeCache cache(policy, tree().costs(), budget_);
+  ShapeCache cache(policy, tree().costs(), budget_ > 0 ? budget_ : held_);
   std::vector<PlanNode> ends;
   ends.reserve(rows_.size());
   double recomputed = 0;

@@ -50,6 +50,7 @@ class TunedMarconiPolicy final : public MarconiPolicy {
 
   void observe(const RequestView& request) override;
   PlanNode least(const Usable& usable) override;
+  void learn_budget(std::uint64_t bytes) override { budget_ = bytes; }
   void changed(const TreeOp& op) override;
 
   bool tuned() const { return done_; }
@@ -67,7 +68,8 @@ class TunedMarconiPolicy final : public MarconiPolicy {
   std::vector<Row> rows_;
   std::int64_t forgotten_ = 0;       // rows before the first one
   PathNotes<std::int64_t> first_;    // row, counted from the very first
-  std::uint64_t budget_ = 0;         // bytes: the most that was ever held
+  std::uint64_t budget_ = 0;         // bytes; 0: unknown
+  std::uint64_t held_ = 0;           // bytes: the most there ever were
   std::optional<std::size_t> full_;  // rows at the first eviction
   std::size_t tried_ = 0;            // values of alpha
   double best_ = 0;                  // recomputed under the best of them
