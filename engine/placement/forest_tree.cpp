@@ -51,7 +51,7 @@ CompressedTree compress_tree(const PlanTree& tree, std::span<const double> rates
   std::vector<std::int32_t> near(tree.slots(), -1);  // compressed index at or above
   for (std::size_t i = 1; i < order.size(); ++i) {
     const PlanNode n = order[i];
-    check(rates[n] >= 0 && std::isfinite(rates[n]), "rates are finite and not negative");
+    check(std::isfinite(rates[n]), "rates are finite");
     const std::int32_t above = near[tree[n].parent];
     near[n] = above;
     if (left[n] != 0) {

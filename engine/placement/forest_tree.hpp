@@ -27,9 +27,9 @@ struct CompressedTree {
   double sunk_cost = 0;
 };
 
-/// `rates`: requests per second whose overlap ends at a slot, finite and >= 0. Their demand moves
-/// up to the nearest node that is left. Bytes are the tree's own: whole KV blocks, and one of its
-/// own for a state that ends inside one. O(tree size).
+/// `rates`: requests per second whose overlap ends at a slot, finite; what rounding has left below
+/// 0 counts as 0. Their demand moves up to the nearest node that is left. Bytes are the tree's own:
+/// whole KV blocks, and one of its own for a state that ends inside one. O(tree size).
 CompressedTree compress_tree(const PlanTree& tree, std::span<const double> rates,
                              const std::function<Hold(PlanNode)>& hold, CostModel cost);
 

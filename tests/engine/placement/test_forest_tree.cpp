@@ -170,6 +170,8 @@ TEST_CASE("a tree without holders costs what its demand costs from nothing") {
   CHECK(plan->states.empty());
   CHECK(plan->cost == 50);
   CHECK(plan->gap() == 0);
-  rates[a] = -1;
+  rates[a] = -1e-18;
+  CHECK(solve_tree(tree, rates, never, {}, 1e9)->cost == 30);
+  rates[a] = NAN;
   CHECK_THROWS_AS(solve_tree(tree, rates, never, {}, 1e9), InvariantError);
 }
