@@ -72,17 +72,21 @@ std::string fingerprint_difference(std::string_view stored, std::string_view her
   const auto before_list = parts_of(stored);
   std::map<std::string, std::string> before(before_list.begin(), before_list.end());
   std::string out;
-  const auto add = [&out](const std::string& item) { out += (out.empty() ? "" : ", ") + item; };
+  const auto add = [&out](const std::string& name, const std::string& was, const std::string& is) {
+    if (!out.empty()) out += ", ";
+    out += name;
+    out += " was " + was + ", is " + is + " here";
+  };
   for (const auto& [name, value] : now) {
     const auto it = before.find(name);
     if (it == before.end()) {
-      add(name + " was not known, is " + value + " here");
-    } else if (it->second != value) {
-      add(name + " was " + it->second + ", is " + value + " here");
+      add(name, "not known", value);
+      continue;
     }
-    if (it != before.end()) before.erase(it);
+    if (it->second != value) add(name, it->second, value);
+    before.erase(it);
   }
-  for (const auto& [name, value] : before) add(name + " was " + value + ", is unknown here");
+  for (const auto& [name, value] : before) add(name, value, "unknown");
   return out;
 }
 
