@@ -113,7 +113,7 @@ class Statement {
   std::vector<std::int32_t> tokens(int column) const {
     const std::string bytes = text(column);
     std::vector<std::int32_t> out(bytes.size() / sizeof(std::int32_t));
-    std::memcpy(out.data(), bytes.data(), out.size() * sizeof(std::int32_t));
+    if (!out.empty()) std::memcpy(out.data(), bytes.data(), out.size() * sizeof(std::int32_t));
     return out;
   }
 
