@@ -32,6 +32,9 @@ class ScriptedPolicy final : public engine::CachePolicy {
       : place_(std::move(place)), value_(std::move(value)) {}
   std::string name() const override { return "scripted"; }
 
+  void learn_budget(std::uint64_t bytes) override { budget = bytes; }
+  std::uint64_t budget = 0;  // as it was told
+
   void observe(const engine::RequestView& q) override {
     tick_ = q.tick;
     if (q.resume > 0) claims_[q.resume_node].last_used = tick_;

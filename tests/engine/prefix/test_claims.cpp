@@ -71,6 +71,22 @@ TEST_CASE(
   CHECK(positions(fourth) == std::vector<std::int32_t>{32, 64, 96});
 }
 
+TEST_CASE("the policy hears of the budget: its own, or what the pools hold") {
+  MemoryPools pools(kFakeLayout, 50'000);
+  const auto told = [&](PrefixOptions options) {
+    auto policy = std::make_unique<ScriptedPolicy>(every_32);
+    const ScriptedPolicy& seen = *policy;
+    const PrefixCache cache(pools, std::move(policy), options);
+    return seen.budget;
+  };
+  PrefixOptions options;
+  CHECK(told(options) == 50'000);
+  options.costs = ByteCosts{};  // charges that say nothing of the pools
+  CHECK(told(options) == 0);
+  options.cache_bytes = 7000;
+  CHECK(told(options) == 7000);
+}
+
 TEST_CASE("a place worth less than all that is cached is the one given up") {
   PrefixOptions options;
   options.cache_bytes = 3 * kState + 6 * kBlock;
