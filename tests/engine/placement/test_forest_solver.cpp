@@ -110,8 +110,8 @@ TEST_CASE("bytes fall and cost rises with the price, and the optimum is concave 
     const Forest forest = oracle::random_forest(rng, shape, 50, round % 2);
     ForestSolver solver = solver_of(forest, {1, round % 4 == 0 ? 0.1 : 0.0});
     ForestPlan last = solver.solve_at(0);
-    std::vector<double> values;
-    for (double price = 1e-4; price < 10; price *= 1.5) {
+    for (int i = 0; i < 29; ++i) {
+      const double price = 1e-4 * std::pow(1.5, i);
       const ForestPlan plan = solver.solve_at(price);
       REQUIRE(plan.bytes <= last.bytes);
       REQUIRE(plan.cost >= last.cost * (1 - 1e-12));
