@@ -201,16 +201,39 @@ TEST_CASE("for marconi a place that very many prompts left by ways of their own 
   while (cache.tree()[fork].depth > 80) fork = cache.tree()[fork].parent;
   REQUIRE(cache.tree()[fork].depth == 80);
   for (int i = 0; i < 20; ++i) cache.request(kPlanRoot, 0, 100);
-  CHECK(cache.tree()[fork].claim == Claim::stored);  // the oldest by far
+  CHECK(cache.tree()[fork].claim == Claim::stored);                  // the oldest by far
+  CHECK(rule.least([&](PlanNode n) { return n == fork; }) == fork);  // with nothing else to give up
 }
 
 TEST_CASE("states that do not fit beside their own KV are not tried for") {
   const auto rule = make_cache_policy("branch").take();
   ShapeCache cache(*rule, kBytes, 5'000);
-  const PlanNode small = cache.request(kPlanRoot, 0, 300).end;  // 1000 + 299 * 10
-  CHECK(cache.tree().claims() == 1);
-  CHECK(cache.request(small, 299, 600).written == 0);
-  CHECK(cache.tree().claims() == 1);
+  cache.request(kPlanRoot, 0, 300);  // 1000 + 299 * 10
+  CHECK(cache.tree().bytes() == 3'990);
+  const auto served = cache.request(kPlanRoot, 0, 600);
+  CHECK(served.written + served.evicted + served.refused == 0);
+  CHECK(cache.tree().bytes() == 3'990);
+}
+
+TEST_CASE("a state is as old as its request, however late it is stored") {
+  const auto rule = make_cache_policy("branch").take();
+  PlanTree tree(kBytes);
+  tree.listen(rule.get());
+  rule->attach(tree);
+  RequestView view;
+  view.length = 10;
+  view.tick = 1;
+  rule->observe(view);
+  const PlanNode slow = tree.add_leaf(kPlanRoot, 10);
+  tree.claim(slow, Claim::pending, StateKind::prompt_end);
+  view.tick = 2;
+  rule->observe(view);
+  const PlanNode quick = tree.add_leaf(kPlanRoot, 20);
+  tree.claim(quick, Claim::stored, StateKind::prompt_end);
+  view.tick = 3;
+  rule->observe(view);
+  tree.claim(slow, Claim::stored, StateKind::prompt_end);
+  CHECK(rule->least(any) == slow);
 }
 
 TEST_CASE("marconi without alpha finds one that does as well as the best of those it tries") {
