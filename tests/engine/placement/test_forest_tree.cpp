@@ -73,8 +73,8 @@ Whole uncompressed(const Instance& x) {
     out.demand = x.rates[n];
     out.state_bytes =
         static_cast<double>(bytes.state_bytes) + (node.depth % bytes.kv_block != 0 ? block : 0);
-    out.edge_bytes =
-        block * (node.depth / bytes.kv_block - x.tree[node.parent].depth / bytes.kv_block);
+    const auto blocks_to = [&](PlanNode at) { return x.tree[at].depth / bytes.kv_block; };
+    out.edge_bytes = block * (blocks_to(n) - blocks_to(node.parent));
     out.can_hold = x.holds[n] != Hold::never;
     out.pinned = x.holds[n] == Hold::must;
     index[n] = static_cast<std::int32_t>(whole.nodes.size());
