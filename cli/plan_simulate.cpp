@@ -172,6 +172,9 @@ void add_plan_simulate(CLI::App& plan, Action& action) {
       plan.add_subcommand("simulate", "What a trace would recompute under policies and budgets");
   command->footer(
       "Runs the server's own forest, planner and eviction; only the model is left out.\n"
+      "Policies: " +
+      engine::policy_spellings() +
+      ".\n"
       "CSV: columns prompt_tokens, overlap_tokens, parent (-1 or an earlier row, from 0).\n"
       "Example:\n"
       "  cairn plan simulate --trace requests.csv.gz --policy forest,branch,dp:4 --bytes 1GB,4GB");
