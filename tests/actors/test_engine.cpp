@@ -27,7 +27,9 @@ TEST_CASE("an exact repeat has all but the last token cached and the same answer
 TEST_CASE(
     "prompts that leave a shared document at 60 % find most of it cached the first time and all "
     "but 32 tokens later") {
-  const auto engine = make_engine(tiny());
+  EngineOptions options = tiny();
+  options.policy = "forest";
+  const auto engine = make_engine(options);
   const auto document = ids(400, 2);
   const auto with_tail = [&](std::size_t keep, std::int32_t seed) {
     auto prompt = document;
