@@ -107,6 +107,30 @@ Comparison compare(const Workload& workload) {
   return out;
 }
 
+std::string preface() {
+  return R"(# The published comparison
+
+Where to keep M recurrent states of a retained prompt, after "Sparse Prefix Caching for Hybrid and
+Recurrent LLM Serving" (arXiv 2605.05219): percent of the shared tokens that are recomputed by requests
+that leave a retained prompt before its end (whose state every rule has). Written by
+`bench_paper tables`; texts in the published forms of QuALITY and NarrativeQA, and folders of system
+prompts, join the tables by `--quality`, `--narrativeqa` and `--system-prompts`.
+
+* *In sample*: every rule has M states on each retained prompt; all prompts are laid over one another, by
+  tokens or by share of their length, whichever predicts better held out. `dp` is the exact optimum of this
+  pool (the O(NM) programme) and at most every baseline at every M, which the program checks.
+* `forest (exact, M a group)` plans the whole forest of prompts at once, knowing every request, with only M
+  states for each group (requests that share less than half of their prompt with any before open one): far
+  fewer states than M for each prompt.
+* *Held out*: `dp` is fitted to the even overlaps, all are measured on the odd ones.
+* *On line*: the same rules as policies that know nothing ahead, through the simulator, within M states for
+  each of the 20 groups that are live at once, ends included, KV free.
+* `none` and `kv_only` recompute everything: KV alone saves no recurrent layer and so none above it.
+* `sqrt_spacing` has multiples of the root of the length; of more than M the deepest are kept.
+
+)";
+}
+
 std::string to_markdown(const Comparison& c) {
   const bool fraction = c.scale == Scale::fraction;
   std::string out = "### " + c.name + "\n\n" + std::to_string(c.requests) + " requests, of which " +
