@@ -11,6 +11,7 @@
 #include "actors/testing.hpp"
 #include "base/failpoints.hpp"
 #include "metrics/metrics.hpp"
+#include "tests/model/net/temp_dir.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/client.hpp"
 
@@ -303,6 +304,30 @@ TEST_CASE("warm equals cold bit for bit and pools end where they began: policy d
 }
 TEST_CASE("warm equals cold bit for bit and pools end where they began: policy dp:4+branch") {
   check_policy("dp:4+branch");
+}
+
+TEST_CASE("warm equals cold bit for bit with a disk that outlives three engines") {
+  const std::vector<Job> jobs = make_jobs(20260501);
+  std::vector<Ids> prompts;
+  const auto& cold = cold_answers(jobs, prompts);
+  const cairn::testing::TempDir temp;
+  actors::wrap_backends(actors::slow_steps(std::chrono::microseconds(30)));
+  std::uint64_t read = 0;
+  for (const int batch : {1, 4, 8}) {
+    CAPTURE(batch);
+    auto metrics = std::make_shared<Metrics>();
+    auto o = options("dp:4+branch", 1 + batch % 2, batch, kSmallBudget);
+    o.disk_dir = temp.file("cache");
+    const auto engine = make_engine(o, metrics);
+    const Tally out = run_all(*engine, *metrics, jobs, prompts, cold, batch);
+    CHECK(out.different == 0);
+    read += metrics->state_restore_seconds(Tier::disk).count();
+    CHECK(metrics->disk_refused_files_total(RefusedFile::corrupt).value() == 0);
+    CHECK(engine->close(std::chrono::seconds(5)).empty());
+    CHECK(engine->stats().running == 0);
+  }
+  actors::wrap_backends(nullptr);
+  CHECK(read >= 50);
 }
 
 TEST_CASE("one ulp added to a restored float is noticed by the comparison with cold answers") {
