@@ -118,6 +118,13 @@ void ExecutorDesk::send_saves(engine::StepReport& report) {
   for (const auto& ended : report.ended) mail_.checkpoints(EndOfSaves{ended.id});
 }
 
+// A moving average; the first value as it is.
+void ExecutorDesk::learn(std::atomic<double>& average, double now) {
+  constexpr double kKeep = 0.9;
+  const double before = average.load();
+  average = before == 0 ? now : kKeep * before + (1 - kKeep) * now;
+}
+
 void ExecutorDesk::measure(const engine::StepReport& report) {
   const std::int32_t rows = report.prefill_rows + report.decode_rows;
   if (rows == 0) return;
@@ -127,14 +134,17 @@ void ExecutorDesk::measure(const engine::StepReport& report) {
   const Metrics& metrics = *shared_->metrics;
   metrics.batch_size(phase).observe(rows);
   metrics.step_seconds(phase).observe(report.seconds);
+  if (report.restores > 0)
+    learn(shared_->seconds_per_state_copy, report.restore_seconds / report.restores);
   for (std::int32_t i = 0; i < report.restores; ++i) {
     metrics.state_restore_seconds().observe(report.restore_seconds / report.restores);
   }
   if (phase == Phase::prefill) {
-    constexpr double kKeep = 0.9;
-    const double now = report.seconds / report.prefill_rows;
-    const double before = shared_->seconds_per_prefill_token.load();
-    shared_->seconds_per_prefill_token = before == 0 ? now : kKeep * before + (1 - kKeep) * now;
+    learn(shared_->seconds_per_prefill_token, report.seconds / report.prefill_rows);
+    cost_.add(report.prefill_rows, report.prefill_context, report.seconds);
+    const engine::CostModel fit = cost_.fit();
+    shared_->prefill_seconds_a = fit.a;
+    shared_->prefill_seconds_b = fit.b;
   }
 }
 

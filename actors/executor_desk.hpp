@@ -10,6 +10,7 @@
 
 #include "actors/mail.hpp"
 #include "actors/shared.hpp"
+#include "engine/placement/cost_fit.hpp"
 
 namespace cairn::actors {
 
@@ -35,12 +36,14 @@ class ExecutorDesk {
   void deliver(engine::StepReport& report);
   void send_tokens(engine::StepReport& report);
   void send_saves(engine::StepReport& report);
+  static void learn(std::atomic<double>& average, double now);
   void measure(const engine::StepReport& report);
 
   std::shared_ptr<Shared> shared_;
   Mail& mail_;
   std::unique_ptr<model::Backend> backend_;
   std::unique_ptr<engine::BatchLoop> loop_;
+  engine::CostFit cost_;
   std::vector<StepTokens> outbox_;  // by worker
   bool step_pending_ = false;
   bool stalled_ = false;       // nothing can run before prefix answers

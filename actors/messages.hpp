@@ -187,6 +187,8 @@ struct PlanPublished {
 };
 /// Memory and disk.
 struct DropCache {};
+/// From planner: it has no replica that the events could follow.
+struct WantReplica {};
 
 /// A state to read from disk, with the slots it goes to.
 struct DiskFetch {
@@ -214,10 +216,16 @@ struct DiskReplaced {};
 
 using PrefixMessage =
     std::variant<Lookup, ForgetLookup, Publish, SequenceOver, SaveRefused, WantBlocks,
-                 PlanPublished, DropCache, Fetched, FetchLate, DiskIdle, DiskReplaced>;
+                 PlanPublished, DropCache, WantReplica, Fetched, FetchLate, DiskIdle, DiskReplaced>;
 
+/// What prefix saw. `replica` is set when it starts anew; otherwise the events follow the last
+/// ones.
 struct Observed {
   std::vector<engine::Observation> observations;
+  Box<engine::PlanReplica> replica;
+  Box<std::vector<engine::PlanEvent>> events;
+  std::uint64_t budget = 0;
+  engine::PolicyCosts costs;
 };
 using PlannerMessage = std::variant<Observed>;
 

@@ -6,6 +6,7 @@
 
 #include "actors/mail.hpp"
 #include "actors/shared.hpp"
+#include "engine/placement/forest_planner.hpp"
 #include "engine/placement/planner.hpp"
 
 namespace cairn::actors {
@@ -19,12 +20,16 @@ class PlannerDesk {
 
  private:
   void on(const Observed& m);
-  void solve_and_publish();
+  void follow(const Observed& m);
+  void publish(std::shared_ptr<const engine::Plan> plan);
+  void show(const engine::PlanCertificate& certificate) const;
 
   std::shared_ptr<Shared> shared_;
   Mail& mail_;
   engine::PlannerOptions options_;
   engine::DpPlanner planner_;
+  engine::ForestPlanner forest_;
+  bool asked_ = false;  // for a replica
 };
 
 }  // namespace cairn::actors

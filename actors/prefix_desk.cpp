@@ -34,6 +34,7 @@ void PrefixDesk::handle(const PrefixMessage& message) {
 
 void PrefixDesk::on(const Lookup& m) {
   if (disk_.hold(m)) return;
+  renew_costs();
   const SequenceId seq = m.request->id;
   engine::LookupResult result = cache_.lookup(*m.request);
   if (auto* lease = std::get_if<engine::Lease>(&result)) {
@@ -47,9 +48,36 @@ void PrefixDesk::on(const Lookup& m) {
   } else {
     mail_.router(Refused{seq, m.attempt, std::get<engine::NoRoom>(std::move(result))});
   }
-  if (auto observations = cache_.take_observations(); !observations.empty()) {
-    mail_.planner(Observed{std::move(observations)});
+  tell_planner();
+}
+
+// Everything that happened since the last message, so that a replica can follow.
+void PrefixDesk::tell_planner() {
+  auto observations = cache_.take_observations();
+  if (observations.empty()) return;
+  Observed seen;
+  seen.observations = std::move(observations);
+  seen.budget = cache_.budget();
+  seen.costs = costs_;
+  if (cache_.plan_events_follow()) {
+    seen.events = std::make_shared<std::vector<engine::PlanEvent>>(cache_.take_plan_events());
+  } else {
+    seen.replica = cache_.plan_replica();
   }
+  mail_.planner(std::move(seen));
+}
+
+// In tokens of prefill: what a state costs to copy, and how positions further down cost more.
+void PrefixDesk::renew_costs() {
+  constexpr std::uint64_t kEvery = 64;  // lookups
+  if (lookups_++ % kEvery != 0) return;
+  const double a = shared_->prefill_seconds_a.load();
+  if (a <= 0) return;
+  const double copy = shared_->seconds_per_state_copy.load() / a;
+  costs_ = {.prefill = {.a = 1, .b = shared_->prefill_seconds_b.load() / a},
+            .write = copy,
+            .restore = copy};
+  cache_.learn_costs(costs_);
 }
 
 void PrefixDesk::on(const ForgetLookup& m) {
@@ -108,6 +136,11 @@ void PrefixDesk::on(const PlanPublished& m) {
   cache_.adopt(m.plan);
 }
 
+void PrefixDesk::on(const WantReplica&) {
+  // The next message to the planner begins with it.
+  cache_.stop_plan_events();
+}
+
 void PrefixDesk::on(const DropCache&) {
   cache_.clear();
   disk_.clear();
@@ -115,7 +148,8 @@ void PrefixDesk::on(const DropCache&) {
 
 // What the plan in force promised for a request that overlaps something, beside what came of it.
 void PrefixDesk::count_calibration(const engine::Lease& lease) {
-  if (!plan_ || lease.overlap == 0) return;
+  // The default rule's plan speaks of all requests, others of those that overlap something.
+  if (!plan_ || (!plan_->certificate && lease.overlap == 0)) return;
   shared_->metrics->predicted_recompute_tokens_total().add(plan_->expected_recompute_tokens);
   shared_->metrics->realised_recompute_tokens_total().add(lease.overlap - lease.resume);
 }

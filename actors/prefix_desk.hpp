@@ -34,6 +34,7 @@ class PrefixDesk {
   void on(const WantBlocks& m);
   void on(const PlanPublished& m);
   void on(const DropCache& m);
+  void on(const WantReplica& m);
   void on(const Fetched& m) { disk_.on(m); }
   void on(const FetchLate& m) { disk_.on(m); }
   void on(const DiskIdle& m) { disk_.on(m); }
@@ -41,6 +42,8 @@ class PrefixDesk {
 
   void wake(SequenceId leader, std::int32_t up_to, bool may_wait);
   void count_calibration(const engine::Lease& lease);
+  void tell_planner();
+  void renew_costs();
   void publish_gauges();
 
   std::shared_ptr<Shared> shared_;
@@ -49,6 +52,8 @@ class PrefixDesk {
   DiskSide disk_;
   std::unordered_map<SequenceId, std::vector<Waiter>> waiters_;  // by leader
   std::shared_ptr<const engine::Plan> plan_;                     // in force; null before the first
+  engine::PolicyCosts costs_;
+  std::uint64_t lookups_ = 0;
   engine::PrefixStats counted_;  // what the counters have been told so far
 };
 

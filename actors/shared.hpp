@@ -44,7 +44,10 @@ struct Shared {
   std::atomic<std::int64_t> cached_states{0};
   std::atomic<std::uint64_t> plan_epoch{0};
   std::atomic<double> seconds_per_prefill_token{0};  // moving average of the executor's
-  std::atomic<std::int64_t> disk_backlog{0};         // states that wait to be written
+  // F of prefill as fitted by the executor, and copying a state in; 0: not known yet.
+  std::atomic<double> prefill_seconds_a{0}, prefill_seconds_b{0};
+  std::atomic<double> seconds_per_state_copy{0};
+  std::atomic<std::int64_t> disk_backlog{0};  // states that wait to be written
   std::atomic<bool> executor_up{false};
   std::atomic<bool> closing{false};
 };

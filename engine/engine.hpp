@@ -29,7 +29,7 @@ using LoadProgress =
 struct EngineOptions {
   std::string model = "demo";          // a Hugging Face directory, or "demo": the embedded model
   std::string served_name;             // what /v1/models says; "" takes the directory's name
-  std::string policy = "dp:4+branch";  // none | last | branch | balanced:M | dp:M[+branch]
+  std::string policy = "forest";  // where states are kept: `cairn serve --help` lists the rules
   std::uint64_t cache_bytes =
       0;            // KV and states together; 0: a quarter of the free memory, at most 8 GiB
   int threads = 0;  // 0: physical cores

@@ -137,6 +137,10 @@ class Metrics {
   Gauge plan_states() const noexcept;
   Gauge plan_expected_recompute_tokens() const noexcept;
   Gauge plan_expected_recompute_seconds() const noexcept;
+  Gauge plan_bound_recompute_tokens() const noexcept;
+  Gauge plan_ideal_recompute_tokens() const noexcept;
+  Gauge plan_regret_tokens() const noexcept;
+  Gauge plan_gap_ratio() const noexcept;
   Gauge plan_published_timestamp_seconds() const noexcept;
   Counter predicted_recompute_tokens_total() const noexcept;
   Counter realised_recompute_tokens_total() const noexcept;

@@ -144,6 +144,8 @@ void BatchLoop::Impl::add_prompts(std::int32_t budget, StepReport& report) {
     if (shares[i] == 0) continue;
     parts.push_back({prompts[i], shares[i]});
     report.prefill_rows += shares[i];
+    const double rows = shares[i];
+    report.prefill_context += rows * prompts[i]->sequence.progress() + rows * (rows - 1) / 2;
   }
 }
 

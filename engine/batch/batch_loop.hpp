@@ -94,6 +94,7 @@ struct StepReport {
   std::int32_t blocks_wanted = 0;
   std::int32_t prefill_rows = 0;
   std::int32_t decode_rows = 0;
+  double prefill_context = 0;  // tokens before each prefill row, summed
   double seconds = 0;
   double restore_seconds = 0;  // copying states in, of that
   std::int32_t restores = 0;

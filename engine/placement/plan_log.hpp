@@ -56,6 +56,10 @@ class PlanLog final : public TreeListener {
     events_.clear();
     running_ = true;
   }
+  void stop() {
+    events_.clear();
+    running_ = false;
+  }
   bool running() const { return running_; }
   std::vector<PlanEvent> take() { return std::exchange(events_, {}); }
 
@@ -63,8 +67,7 @@ class PlanLog final : public TreeListener {
   void add(const PlanEvent& event) {
     if (!running_) return;
     if (events_.size() >= kMost) {
-      running_ = false;
-      events_.clear();
+      stop();
       return;
     }
     events_.push_back(event);

@@ -13,6 +13,7 @@ std::shared_ptr<PlanReplica> PrefixCache::plan_replica() {
 
 std::vector<PlanEvent> PrefixCache::take_plan_events() { return impl_->log.take(); }
 bool PrefixCache::plan_events_follow() const { return impl_->log.running(); }
+void PrefixCache::stop_plan_events() { impl_->log.stop(); }
 std::uint64_t PrefixCache::budget() const { return impl_->budget(); }
 
 PlanSnapshot PrefixCache::snapshot() const {

@@ -166,6 +166,7 @@ class PrefixCache {
   std::shared_ptr<PlanReplica> plan_replica();
   std::vector<PlanEvent> take_plan_events();
   bool plan_events_follow() const;
+  void stop_plan_events();
   std::uint64_t budget() const;  // of all claims, as far as it is known
   /// The forest as it is kept and valued now. O(everything).
   PlanSnapshot snapshot() const;
