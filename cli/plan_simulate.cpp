@@ -121,7 +121,6 @@ int simulate(const SimulateFlags& flags) {
       options.each = [&](const engine::SimulatedRequest& r) { progress.at(r.index); };
       results.push_back(
           engine::simulate(*trace, engine::make_cache_policy(policy).take(), options));
-      results.back().policy = policy;
       if (!flags.json) continue;
       std::printf("%s\n", engine::result_json(results.back()).c_str());
       std::fflush(stdout);

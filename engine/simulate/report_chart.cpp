@@ -14,7 +14,7 @@ using Point = std::pair<double, double>;
 
 // Pixels.
 constexpr double kWidth = 860, kLeft = 70, kTop = 44, kPlotWidth = 560, kBelow = 56;
-constexpr double kLegendRow = 18, kLeastPlotHeight = 280, kMarkWidth = 64;
+constexpr double kLegendRow = 18, kLeastPlotHeight = 280, kCharacter = 7;
 
 // Middle tones: at least 3:1 against white and against near-black.
 constexpr std::array kColours = {"#3b7dd8", "#d9622b", "#2a9d5c", "#c8468c", "#8a6fd1",
@@ -55,7 +55,11 @@ class Drawing {
     if (!chart_.front.empty()) {
       path(chart_.front, "stroke=\"currentColor\" stroke-opacity=\".18\" stroke-width=\"11\"");
     }
-    for (std::size_t i = 0; i < chart_.lines.size(); ++i) line(i);
+    for (const bool bold : {false, true}) {  // bold ones on top
+      for (std::size_t i = 0; i < chart_.lines.size(); ++i) {
+        if (chart_.lines[i].bold == bold) line(i);
+      }
+    }
     legend();
     return std::move(out_) + "</svg>";
   }
@@ -124,12 +128,13 @@ class Drawing {
       stroke(kLeft, py(y), right, py(y), faint);
       text(kLeft - 8, py(y) + 4, "end", short_number(y));
     }
-    double free_from = -kMarkWidth;
+    double free_from = 0;
     for (const auto& [x, name] : marks()) {
       stroke(px(x), kTop, px(x), bottom, faint);
-      if (px(x) < free_from) continue;  // would run into the mark before
+      const double half = kCharacter * static_cast<double>(name.size() + 1) / 2;
+      if (px(x) - half < free_from) continue;  // would run into the mark before
       text(px(x), bottom + 18, "middle", name);
-      free_from = px(x) + kMarkWidth;
+      free_from = px(x) + half;
     }
     stroke(kLeft, bottom, right, bottom, "stroke=\"currentColor\"");
     text(kLeft + kPlotWidth / 2, bottom + 42, "middle", chart_.x_label);
