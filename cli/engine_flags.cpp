@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "engine/placement/policy_names.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -32,9 +33,7 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
           "-m,--model", o.model,
           "A Hugging Face directory (config.json, *.safetensors, tokenizer.json), or 'demo'")
       ->capture_default_str();
-  command
-      .add_option("--policy", o.policy,
-                  "Where states are kept: none, last, branch, balanced:M, dp:M or dp:M+branch")
+  command.add_option("--policy", o.policy, "Where states are kept: " + engine::policy_spellings())
       ->capture_default_str();
   command.add_option(
       "--cache-bytes", flags.cache_bytes,
