@@ -166,7 +166,8 @@ TEST_CASE("a cancel takes effect within a step or two") {
   call.cancel();
   const Answer a = call.wait();
   CHECK(a.error->code == ErrorCode::cancelled);
-  CHECK(std::chrono::steady_clock::now() - start < 500ms);
+  // All of it would take eight seconds; a loaded machine may stretch a step a hundredfold.
+  CHECK(std::chrono::steady_clock::now() - start < 3s);
 }
 
 TEST_CASE("a request whose time runs out fails with deadline and frees its place") {

@@ -306,6 +306,10 @@ TEST_CASE("warm equals cold bit for bit and pools end where they began: policy d
   check_policy("dp:4+branch");
 }
 
+TEST_CASE("warm equals cold bit for bit and pools end where they began: policy forest") {
+  check_policy("forest");
+}
+
 TEST_CASE("warm equals cold bit for bit with a disk that outlives three engines") {
   const std::vector<Job> jobs = make_jobs(20260501);
   std::vector<Ids> prompts;
@@ -316,7 +320,7 @@ TEST_CASE("warm equals cold bit for bit with a disk that outlives three engines"
   for (const int batch : {1, 4, 8}) {
     CAPTURE(batch);
     auto metrics = std::make_shared<Metrics>();
-    auto o = options("dp:4+branch", 1 + batch % 2, batch, kSmallBudget);
+    auto o = options("forest", 1 + batch % 2, batch, kSmallBudget);
     o.disk_dir = temp.file("cache");
     const auto engine = make_engine(o, metrics);
     const Tally out = run_all(*engine, *metrics, jobs, prompts, cold, batch);

@@ -129,7 +129,7 @@ TEST_CASE("idle workers sleep") {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const double before = process_cpu_seconds();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  REQUIRE(process_cpu_seconds() - before < 0.03);
+  REQUIRE(process_cpu_seconds() - before < 0.15);  // spinning, they would take most of a second
   std::atomic<int> woken{0};
   pool.run(64, [&](std::int64_t) { ++woken; });
   REQUIRE(woken.load() == 64);
