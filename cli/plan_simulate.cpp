@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -22,13 +21,6 @@
 namespace cairn::cli {
 namespace {
 
-// One of each kind, with the parameters that published comparisons use most.
-constexpr std::array kAllPolicies = {
-    "none",        "kv_only",          "last",       "branch",       "branch_path", "marconi:0",
-    "marconi:1",   "marconi:4",        "marconi",    "balanced:4",   "block:512",   "log:4",
-    "log_end:4",   "sqrt:4",           "sqrt_end:4", "sqrt_spacing", "dp:4",        "dp_frac:4",
-    "dp:4+branch", "dp_frac:4+branch", "forest"};
-
 struct SimulateFlags {
   std::string trace;
   std::vector<std::string> policies = {"forest"};
@@ -36,6 +28,7 @@ struct SimulateFlags {
   std::string state_bytes;  // "": the shape's
   std::string shape = "qwen3.5-0.8b";
   std::int32_t plan_lag = 0;
+  double write_tokens = engine::kWriteTokens;
   std::int32_t kv_block = 1;
   std::int32_t block_size = 512;
   bool json = false;
@@ -59,7 +52,7 @@ std::vector<std::string> policies_of(const SimulateFlags& flags) {
   std::vector<std::string> policies;
   for (const std::string& policy : flags.policies) {
     if (policy == "all") {
-      for (const char* each : kAllPolicies) add_once(policies, std::string(each));
+      for (const char* each : engine::kComparedPolicies) add_once(policies, std::string(each));
     } else {
       add_once(policies, policy);
     }
@@ -110,6 +103,7 @@ int simulate(const SimulateFlags& flags) {
                    .kv_bytes_per_token = layout.kv_bytes_per_token(),
                    .kv_block = flags.kv_block};
   options.plan_lag = flags.plan_lag;
+  options.policy_costs.write = flags.write_tokens;
   if (!flags.html.empty()) write_file(flags.html, "");  // rather now than after the work
   const auto trace = engine::read_trace(flags.trace, {.block_size = flags.block_size});
 
@@ -153,6 +147,11 @@ void add_options(CLI::App& command, SimulateFlags& flags) {
       ->capture_default_str();
   command.add_option("--plan-lag", flags.plan_lag, "Requests between a plan and its use")
       ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  command
+      .add_option("--write-tokens", flags.write_tokens,
+                  "What copying one state out costs, in tokens of prefill")
+      ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
   command.add_option("--kv-block", flags.kv_block, "Tokens of the blocks that KV is charged in")
       ->check(CLI::Range(1, 65'536))

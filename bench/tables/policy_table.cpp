@@ -31,13 +31,18 @@ std::vector<TableCell> read_policy_table(const std::string& path) {
   return cells;
 }
 
+engine::ReplayResult replay_trace(const engine::Trace& trace, engine::CachePolicy& policy,
+                                  double gigabytes) {
+  engine::ShapeReplay run(policy, {.state_bytes = 19'500'000, .kv_bytes_per_token = 12'288},
+                          static_cast<std::uint64_t>(gigabytes * 1e9));
+  for (std::size_t i = 0; i < trace.size(); ++i) run.request(trace[i]);
+  return run.result();
+}
+
 engine::ReplayResult replay_cell(const TableCell& cell, const engine::Trace& trace) {
   auto policy = engine::make_cache_policy(cell.policy);
   if (!policy.ok()) throw LoadError(policy.error().message);
-  engine::ShapeReplay run(**policy, {.state_bytes = 19'500'000, .kv_bytes_per_token = 12'288},
-                          static_cast<std::uint64_t>(cell.gigabytes * 1e9));
-  for (std::size_t i = 0; i < trace.size(); ++i) run.request(trace[i]);
-  return run.result();
+  return replay_trace(trace, **policy, cell.gigabytes);
 }
 
 }  // namespace cairn::bench

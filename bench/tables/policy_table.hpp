@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/placement/cache_policy.hpp"
 #include "engine/simulate/shape_replay.hpp"
 #include "engine/simulate/trace.hpp"
 
@@ -19,8 +20,12 @@ struct TableCell {
 /// Columns policy,trace,gb,percent of a CSV file. Throws LoadError.
 std::vector<TableCell> read_policy_table(const std::string& path);
 
-/// The cell's trace under its policy and budget, at the sizes of Qwen3.5-0.8B's smallest state:
-/// 19.5e6 bytes a state, 12,288 bytes of KV a token. Throws LoadError for an unknown policy.
+/// The whole trace at the sizes of Qwen3.5-0.8B's smallest state: 19.5e6 bytes a state, 12,288
+/// bytes of KV a token. A fresh policy.
+engine::ReplayResult replay_trace(const engine::Trace& trace, engine::CachePolicy& policy,
+                                  double gigabytes);
+
+/// The cell's trace under its policy and budget. Throws LoadError for an unknown policy.
 engine::ReplayResult replay_cell(const TableCell& cell, const engine::Trace& trace);
 
 }  // namespace cairn::bench

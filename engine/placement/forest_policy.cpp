@@ -137,6 +137,7 @@ void ForestPolicy::add_interior(const RequestView& request, std::vector<Placemen
     std::int32_t where = 0;
     for (const std::int32_t atom : atoms) {
       const std::int32_t x = rounded(atom);
+      if (x <= request.resume) continue;  // rounded to before the fresh part
       const auto next = std::upper_bound(chosen.begin(), chosen.end(), x);
       const std::int32_t above = *std::prev(next);
       if (x <= above) continue;

@@ -2,6 +2,7 @@
 // The spellings of all policies, and what each makes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,6 +31,13 @@ Result<PolicyName> parse_policy_name(std::string_view spelling);
 
 /// "none, kv_only, balanced:M, ...": for errors and help texts.
 std::string policy_spellings();
+
+/// One of each kind, with the parameters that published comparisons use most.
+inline constexpr std::array kComparedPolicies = {
+    "none",        "kv_only",          "last",       "branch",       "branch_path", "marconi:0",
+    "marconi:1",   "marconi:4",        "marconi",    "balanced:4",   "block:512",   "log:4",
+    "log_end:4",   "sqrt:4",           "sqrt_end:4", "sqrt_spacing", "dp:4",        "dp_frac:4",
+    "dp:4+branch", "dp_frac:4+branch", "forest"};
 
 /// Its name() is the spelling.
 Result<std::unique_ptr<CachePolicy>> make_cache_policy(std::string_view spelling);

@@ -24,11 +24,14 @@ struct SimulatedRequest {
   std::int64_t stored = 0, dropped = 0, skipped = 0;  // states; so far, this request included
 };
 
+/// Tokens of prefill that copying one state out takes, about as measured: 1 on the CPU, 2 on a GPU.
+inline constexpr double kWriteTokens = 2;
+
 struct SimulatorOptions {
   std::uint64_t bytes = 0;  // budget of states and KV together; 0: none
   ByteCosts costs{.state_bytes = 19'500'000, .kv_bytes_per_token = 12'288, .kv_block = 1};
-  PolicyCosts policy_costs;   // the cost model that stands for the device
-  std::int32_t plan_lag = 0;  // requests between a plan and its use
+  PolicyCosts policy_costs{.write = kWriteTokens};  // the cost model that stands for the device
+  std::int32_t plan_lag = 0;                        // requests between a plan and its use
   /// Paths idle for longer are forgotten. By default none is: what a policy is worth is compared
   /// with all it could know; servers forget (PrefixOptions), which some policies even gain from.
   std::uint64_t idle_requests = std::numeric_limits<std::uint64_t>::max();
