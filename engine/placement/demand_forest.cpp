@@ -66,7 +66,8 @@ int DemandForest::table_class(const Point& p) const {
 
 int DemandForest::feature(const Point& p) const {
   if (!options_.classes) return 0;
-  return p.kind == PointKind::end ? p.turn : p.gap;
+  if (p.kind == PointKind::end) return options_.turns ? p.turn : 0;
+  return options_.gaps ? p.gap : 0;
 }
 
 double DemandForest::rate_now(const Point& p) const {
@@ -75,7 +76,8 @@ double DemandForest::rate_now(const Point& p) const {
 }
 
 int DemandForest::turn_of(PlanNode end) const {
-  return options_.classes && points_[end].kind == PointKind::end ? points_[end].turn : 0;
+  const bool told = options_.classes && options_.turns;
+  return told && points_[end].kind == PointKind::end ? points_[end].turn : 0;
 }
 
 void DemandForest::activate(PlanNode node) {
@@ -144,7 +146,7 @@ void DemandForest::split(std::size_t slot, std::int32_t position) {
   if (young.split) return;
   young.split = true;
   split_tables_.event(young.turn, 0, tick_ - young.born);
-  interior_.first_split(young.start, position, young.length);
+  if (options_.mixture) interior_.first_split(young.start, position, young.length);
 }
 
 void DemandForest::watch(const RequestView& request) {

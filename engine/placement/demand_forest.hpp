@@ -22,7 +22,10 @@ struct DemandOptions {
   std::uint64_t young = 4096;  // ticks for which a prompt's first split is waited for
   std::size_t atoms = 16;      // positions at which it is expected
   bool classes = true;         // kinds, hits, turns and gaps tell points apart
+  bool turns = true;           // how many ends are above one tells it apart
+  bool gaps = true;            // so does the time between a branch's last two events
   bool interior = true;        // first splits are predicted at all
+  bool mixture = true;         // from where earlier prompts split; else evenly
 };
 
 /// A tree point: a prompt's end, a place where some overlap ended, or a position with a meaning
