@@ -27,11 +27,12 @@ struct WallclockOptions {
   int threads = 0;       // 0: physical cores
   int document = 768;    // tokens that requests share
   int points = 48;
+  int repeats = 3;  // of each point, the fastest counts: other work on the machine only delays
 };
 
 struct Wallclock {
   std::vector<TimedPoint> points;
-  double prefill_rate = 0;  // tokens/s of prompts that bypass the cache, median
+  double prefill_rate = 0;  // tokens/s of prompts that bypass the cache, the best
   LineFit fit;
   /// What a request that resumes takes longer than the line of those that do not: the restore, and
   /// attention over what was cached.

@@ -27,6 +27,7 @@ TEST_CASE("Half of the timed requests resume from the document's end, half find 
   options.threads = 1;
   options.document = 200;
   options.points = 12;
+  options.repeats = 2;
   const Wallclock result = measure_wallclock(options);
   REQUIRE(result.points.size() == 12);
   int resumed = 0;
