@@ -81,10 +81,19 @@ bool DiskDesk::fetch(DiskFetch& fetch) {
   return read.ok();
 }
 
-void DiskDesk::on(const PurgeDisk&) {
+void DiskDesk::on(const PurgeDisk& m) {
   if (!shared_->disk) return;
-  if (const Status done = shared_->disk->purge(); !done) {
-    log(LogLevel::error, "the disk cache could not be emptied: " + done.error().message);
+  const engine::DiskStat had = shared_->disk->stat();
+  DroppedCache dropped = m.so_far;
+  dropped.disk_states = static_cast<std::int64_t>(had.states);
+  dropped.disk_bytes = had.bytes;
+  if (const Status done = shared_->disk->purge(); done) {
+    if (m.reply) m.reply->set_value(dropped);
+  } else {
+    Error error{ErrorCode::unavailable,
+                "the disk cache could not be emptied: " + done.error().message, ""};
+    log(LogLevel::error, error.message);
+    if (m.reply) m.reply->set_value(std::move(error));
   }
 }
 

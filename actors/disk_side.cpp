@@ -120,7 +120,7 @@ void DiskSide::forget(SequenceId seq) {
 }
 
 void DiskSide::on(const Fetched& m) {
-  if (m.good) {
+  if (m.good && m.fetch->id >= first_kept_) {
     engine::SavedState saved;
     saved.tokens = m.fetch->tokens;
     saved.position = m.fetch->match.position;
@@ -166,9 +166,19 @@ void DiskSide::on(const DiskReplaced&) {
   on(DiskIdle{});
 }
 
-void DiskSide::clear() {
+void DiskSide::clear(const DroppedCache& dropped, const Reply<DroppedCache>& reply) {
   candidates_.clear();
-  if (shared_->disk) mail_.disk(PurgeDisk{});
+  for (auto& [id, reading] : readings_) {
+    wake(reading);
+    overdue_.insert(id);  // the disk is at it still
+  }
+  readings_.clear();
+  first_kept_ = next_reading_;
+  if (shared_->disk) {
+    mail_.disk(PurgeDisk{reply, dropped});
+  } else if (reply) {
+    reply->set_value(dropped);
+  }
 }
 
 // Whether having it on disk would save more than reading it back costs, and how much per byte.

@@ -38,8 +38,8 @@ class DiskSide {
   void write_next();
   void on(const DiskIdle& m);
   void on(const DiskReplaced& m);
-  /// Everything is to be dropped, on disk too.
-  void clear();
+  /// Everything is to be dropped, on disk too. `reply` gets `dropped` and what the disk held.
+  void clear(const DroppedCache& dropped, const Reply<DroppedCache>& reply);
 
  private:
   struct Reading {
@@ -72,6 +72,7 @@ class DiskSide {
   engine::PrefixCache& cache_;
   std::unordered_map<std::uint64_t, Reading> readings_;
   std::uint64_t next_reading_ = 1;
+  std::uint64_t first_kept_ = 0;  // reads before it began before a drop
   std::unordered_set<SequenceId> waited_;
   std::unordered_set<std::uint64_t> overdue_;  // reads nobody waits for; meanwhile none is begun
   std::deque<Candidate> candidates_;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "actors/admin.hpp"
 #include "actors/disk_tier.hpp"
 #include "actors/runtime.hpp"
 #include "actors/testing.hpp"
@@ -21,6 +22,7 @@
 #include "base/version.hpp"
 #include "engine/engine.hpp"
 #include "engine/placement/policy_names.hpp"
+#include "engine/request/cache_scope.hpp"
 #include "engine/request/validate.hpp"
 #include "metrics/metrics.hpp"
 #include "model/net/memory_layout.hpp"
@@ -78,6 +80,9 @@ void check_options(const EngineOptions& o) {
   require(o.forest_nodes >= 16, "forest_nodes", "16 or more");
   require(o.request_timeout.count() > 0, "request_timeout", "a positive time");
   require(o.disk_max_age.count() >= 0, "disk_max_age", "0 (no limit) or a positive time");
+  require(o.cache_scope == "global" || o.cache_scope == "key", "cache_scope",
+          "global or key, not '" + o.cache_scope + "'");
+  require(o.max_cache_salt_bytes >= 0, "max_cache_salt_bytes", "0 or more");
   const auto policy = engine::parse_policy_name(o.policy);
   if (!policy.ok()) throw LoadError("policy: " + policy.error().message);
 }
@@ -109,6 +114,12 @@ class ActorEngine final : public Engine {
   const EngineInfo& info() const override { return info_; }
   EngineStats stats() const override;
   Health health() const override;
+  Result<DroppedCache> drop_cache(std::chrono::milliseconds timeout) override {
+    return admin_.drop_cache(*runtime_, timeout);
+  }
+  Result<std::string> plan_json(std::chrono::milliseconds timeout) override {
+    return admin_.plan_json(*runtime_, timeout);
+  }
   std::vector<std::string> close(std::chrono::milliseconds deadline) override;
 
   actors::Runtime& runtime() { return *runtime_; }
@@ -124,6 +135,7 @@ class ActorEngine final : public Engine {
   std::shared_ptr<actors::Shared> shared_ = std::make_shared<actors::Shared>();
   EngineInfo info_;
   std::unique_ptr<actors::Runtime> runtime_;
+  actors::Admin admin_;
   std::atomic<RequestId> next_id_{1};
   std::mutex close_mutex_;
   bool closed_ = false;
@@ -193,6 +205,7 @@ void ActorEngine::fill_info(const model::BackendInfo& backend, const model::Memo
   info_.weights = backend.weights;
   info_.kv = backend.kv;
   info_.policy = o.policy;
+  info_.cache_scope = o.cache_scope;
   info_.threads = backend.threads;
   info_.context_length = shared_->context_length;
   info_.vocab_size = config.vocab_size;
@@ -216,6 +229,7 @@ void ActorEngine::fill_info(const model::BackendInfo& backend, const model::Memo
   add("max_logprobs", static_cast<std::uint64_t>(o.max_logprobs));
   add("max_prompt_logprobs", static_cast<std::uint64_t>(o.max_prompt_logprobs));
   add("max_stop_strings", static_cast<std::uint64_t>(o.max_stop_strings));
+  add("max_cache_salt_bytes", static_cast<std::uint64_t>(o.max_cache_salt_bytes));
   add("forest_nodes", static_cast<std::uint64_t>(o.forest_nodes));
   add("request_timeout_ms", static_cast<std::uint64_t>(o.request_timeout.count()));
   if (shared_->disk) {
@@ -245,6 +259,8 @@ engine::RequestLimits ActorEngine::limits() const {
   limits.max_logprobs = shared_->options.max_logprobs;
   limits.max_stop_strings = shared_->options.max_stop_strings;
   limits.max_prompt_logprobs = shared_->options.max_prompt_logprobs;
+  limits.max_cache_salt_bytes = shared_->options.max_cache_salt_bytes;
+  limits.client_key_needed = shared_->options.cache_scope == "key";
   return limits;
 }
 
@@ -282,6 +298,11 @@ Result<RequestId> ActorEngine::submit(GenerateRequest request, EventSink sink) {
   const int workers = shared_->options.text_workers;
   ticket->worker = static_cast<int>(ticket->id % static_cast<std::uint64_t>(workers));
   ticket->preparer = workers + ticket->worker;
+  const bool by_key = shared_->options.cache_scope == "key";
+  ticket->scope =
+      engine::cache_scope_of(by_key ? request.client_key : std::string(), request.cache_salt);
+  request.client_key.clear();  // nobody further in needs to know it
+  request.cache_salt.clear();
   ticket->request = std::move(request);
   ticket->place = std::make_unique<actors::WaitingPlace>(shared_->waiting, shared_->waiting_tokens,
                                                          shared_->waiting_bytes, bytes);
@@ -338,6 +359,7 @@ EngineStats ActorEngine::stats() const {
     s.disk_bytes = disk.bytes;
   }
   s.plan_epoch = shared_->plan_epoch;
+  s.cache_price = shared_->cache_price;
   return s;
 }
 
@@ -383,18 +405,6 @@ namespace actors {
 
 void kill_actor(Engine& engine, Role role, int worker) {
   dynamic_cast<ActorEngine&>(engine).runtime().kill(role, worker);
-}
-
-void drop_cache(Engine& engine) {
-  const auto end = Clock::now() + std::chrono::seconds(5);
-  while (Clock::now() < end) {
-    // Again and again: what running sequences still publish, and a prefix actor that is being
-    // replaced.
-    dynamic_cast<ActorEngine&>(engine).runtime().prefix(DropCache{});
-    const EngineStats now = engine.stats();
-    if (now.states == 0 && now.kv_blocks == 0 && now.running == 0 && now.waiting == 0) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
 }
 
 }  // namespace actors

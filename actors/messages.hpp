@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,11 @@ inline constexpr int kMaxWorkers = 256;
 
 template <class T>
 using Box = std::shared_ptr<T>;
+
+/// Where an answer is waited for outside the actors; null: nobody waits. Who waits for a message
+/// that nobody handled sees its promise broken.
+template <class T>
+using Reply = std::shared_ptr<std::promise<Result<T>>>;
 
 /// One request's place among those that wait. Given back once: when the request is admitted or
 /// ends, or when its ticket is forgotten. Thread-safe.
@@ -73,8 +79,9 @@ class WaitingPlace {
 struct Ticket {
   RequestId id = 0;
   GenerateRequest request;
-  int worker = 0;    // the text worker that serves its stream
-  int preparer = 0;  // the one that tokenizes its prompt
+  int worker = 0;     // the text worker that serves its stream
+  int preparer = 0;   // the one that tokenizes its prompt
+  std::string scope;  // of its lookups
   Clock::time_point submitted;
   Clock::time_point deadline;
   std::unique_ptr<WaitingPlace> place;
@@ -185,8 +192,13 @@ struct WantBlocks {
 struct PlanPublished {
   std::shared_ptr<const engine::Plan> plan;
 };
-/// Memory and disk.
-struct DropCache {};
+/// Memory and disk, and whatever the sequences that exist now would still save.
+struct DropCache {
+  Reply<DroppedCache> reply;
+};
+struct WantSnapshot {
+  Reply<engine::PlanSnapshot> reply;
+};
 /// From planner: it has no replica that the events could follow.
 struct WantReplica {};
 
@@ -214,9 +226,9 @@ struct DiskIdle {};
 /// A new disk actor: what was asked of the old one will not be answered.
 struct DiskReplaced {};
 
-using PrefixMessage =
-    std::variant<Lookup, ForgetLookup, Publish, SequenceOver, SaveRefused, WantBlocks,
-                 PlanPublished, DropCache, WantReplica, Fetched, FetchLate, DiskIdle, DiskReplaced>;
+using PrefixMessage = std::variant<Lookup, ForgetLookup, Publish, SequenceOver, SaveRefused,
+                                   WantBlocks, PlanPublished, DropCache, WantSnapshot, WantReplica,
+                                   Fetched, FetchLate, DiskIdle, DiskReplaced>;
 
 /// What prefix saw. `replica` is set when it starts anew; otherwise the events follow the last
 /// ones.
@@ -263,7 +275,11 @@ struct StoreState {
 struct FetchState {
   Box<DiskFetch> fetch;
 };
-struct PurgeDisk {};
+/// `so_far` is what the memory has lost.
+struct PurgeDisk {
+  Reply<DroppedCache> reply;
+  DroppedCache so_far;
+};
 struct DiskTick {};
 using DiskMessage = std::variant<StoreState, FetchState, PurgeDisk, DiskTick>;
 

@@ -32,13 +32,19 @@ void PrefixDesk::handle(const PrefixMessage& message) {
   publish_gauges();
 }
 
-void PrefixDesk::on(const Lookup& m) {
+void PrefixDesk::on(const Lookup& message) {
+  Lookup m = message;
+  if (is_dropped(m.request->id)) {
+    auto cold = std::make_shared<engine::LookupRequest>(*m.request);
+    cold->use_cache = false;
+    m.request = std::move(cold);
+  }
   if (disk_.hold(m)) return;
   renew_costs();
   const SequenceId seq = m.request->id;
   engine::LookupResult result = cache_.lookup(*m.request);
   if (auto* lease = std::get_if<engine::Lease>(&result)) {
-    count_calibration(*lease);
+    if (m.request->use_cache) count_calibration(*lease);
     mail_.router(Granted{seq, m.attempt, std::make_shared<engine::Lease>(std::move(*lease))});
   } else if (auto* wait = std::get_if<engine::ShareWait>(&result)) {
     waiters_[wait->leader].push_back({seq, wait->save.position});
@@ -93,9 +99,11 @@ void PrefixDesk::on(const ForgetLookup& m) {
 void PrefixDesk::on(const Publish& m) {
   const SequenceId leader = m.saved->id;
   const std::int32_t position = m.saved->position;
-  disk_.offer(*m.saved);
-  cache_.publish(std::move(*m.saved));
-  disk_.write_next();
+  if (!is_dropped(leader)) {
+    disk_.offer(*m.saved);
+    cache_.publish(std::move(*m.saved));
+    disk_.write_next();
+  }
   wake(leader, position, true);
 }
 
@@ -141,10 +149,27 @@ void PrefixDesk::on(const WantReplica&) {
   cache_.stop_plan_events();
 }
 
-void PrefixDesk::on(const DropCache&) {
+void PrefixDesk::on(const DropCache& m) {
+  const engine::PrefixStats had = cache_.stats();
   cache_.clear();
-  disk_.clear();
+  // Later ones have larger ids.
+  shared_->first_kept = make_sequence_id(shared_->next_sequence.load(), 0);
+  std::vector<SequenceId> leaders;
+  for (const auto& [leader, list] : waiters_) leaders.push_back(leader);
+  for (const SequenceId leader : leaders) {
+    wake(leader, std::numeric_limits<std::int32_t>::max(), true);
+  }
+  DroppedCache dropped;
+  dropped.paths = had.nodes;
+  dropped.states = had.states;
+  dropped.bytes = had.kv_bytes + had.state_bytes;
+  disk_.clear(dropped, m.reply);
 }
+
+void PrefixDesk::on(const WantSnapshot& m) { m.reply->set_value(cache_.snapshot()); }
+
+// Its prompt is not to be remembered.
+bool PrefixDesk::is_dropped(SequenceId seq) const { return seq < shared_->first_kept.load(); }
 
 // What the plan in force promised for a request that overlaps something, beside what came of it.
 void PrefixDesk::count_calibration(const engine::Lease& lease) {
@@ -158,6 +183,7 @@ void PrefixDesk::publish_gauges() {
   const engine::PrefixStats now = cache_.stats();
   const Metrics& metrics = *shared_->metrics;
   shared_->cached_states = now.states;
+  shared_->cache_price = cache_.price();
   for (int k = 0; k < engine::kStateKinds; ++k) {
     const auto kind = static_cast<CheckpointKind>(k);
     metrics.state_checkpoints(kind).set(static_cast<double>(now.states_by_kind[k]));

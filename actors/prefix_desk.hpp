@@ -34,6 +34,7 @@ class PrefixDesk {
   void on(const WantBlocks& m);
   void on(const PlanPublished& m);
   void on(const DropCache& m);
+  void on(const WantSnapshot& m);
   void on(const WantReplica& m);
   void on(const Fetched& m) { disk_.on(m); }
   void on(const FetchLate& m) { disk_.on(m); }
@@ -44,6 +45,7 @@ class PrefixDesk {
   void count_calibration(const engine::Lease& lease);
   void tell_planner();
   void renew_costs();
+  bool is_dropped(SequenceId seq) const;
   void publish_gauges();
 
   std::shared_ptr<Shared> shared_;

@@ -168,6 +168,7 @@ void Router::start_lookup(Sequence& sequence) {
   lookup->max_new = request.max_new - sequence.generated;
   lookup->use_cache = request.ticket->request.use_cache && !request.ticket->request.prompt_logprobs;
   lookup->may_wait = sequence.may_wait;
+  lookup->scope = request.ticket->scope;
   set_phase(sequence, Phase::looking);
   sequence.ends_seen = ends_;
   mail_.prefix(Lookup{std::move(lookup), ++sequence.attempt});

@@ -36,6 +36,8 @@ struct Shared {
 
   Tickets tickets;  // submitted, last event not yet delivered
   std::atomic<std::uint64_t> next_sequence{1};
+  std::atomic<std::uint64_t> first_kept{
+      0};  // sequences before it came before the cache was dropped
   // Read by Engine::submit, stats and health without asking an actor.
   std::atomic<std::int64_t> waiting{0};  // tickets not yet admitted to the batch
   std::atomic<std::int64_t> waiting_tokens{0};
@@ -43,6 +45,7 @@ struct Shared {
   std::atomic<std::int64_t> running{0};  // sequences in the batch
   std::atomic<std::int64_t> cached_states{0};
   std::atomic<std::uint64_t> plan_epoch{0};
+  std::atomic<double> cache_price{0};
   std::atomic<double> seconds_per_prefill_token{0};  // moving average of the executor's
   // F of prefill as fitted by the executor, and copying a state in; 0: not known yet.
   std::atomic<double> prefill_seconds_a{0}, prefill_seconds_b{0};

@@ -66,6 +66,18 @@ class SlowBackend final : public SameBackend {
 
 }  // namespace
 
+void drop_cache(Engine& engine) {
+  const auto end = Clock::now() + std::chrono::seconds(5);
+  while (Clock::now() < end) {
+    // A prefix actor that is being replaced cannot be asked.
+    const auto dropped = engine.drop_cache(std::chrono::seconds(1));
+    const EngineStats now = engine.stats();
+    const bool empty = now.states == 0 && now.kv_blocks == 0;
+    if (dropped && empty && now.running == 0 && now.waiting == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 void wrap_backends([[maybe_unused]] BackendWrapper w) {
 #ifdef CAIRN_FAILPOINTS_ENABLED
   wrapper() = std::move(w);

@@ -14,8 +14,7 @@ namespace cairn::actors {
 /// That actor throws at its next message. `engine` must come from make_engine.
 void kill_actor(Engine& engine, Role role, int worker = 0);
 
-/// Empties the prefix cache and returns when nothing is cached and no sequence holds memory (at
-/// most 5 s).
+/// Engine::drop_cache until nothing is cached and no sequence holds memory (at most 5 s).
 void drop_cache(Engine& engine);
 
 using BackendWrapper =

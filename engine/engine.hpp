@@ -27,8 +27,8 @@ using LoadProgress =
 
 /// Every limit has a default and is reported at start (EngineInfo::limits).
 struct EngineOptions {
-  std::string model = "demo";          // a Hugging Face directory, or "demo": the embedded model
-  std::string served_name;             // what /v1/models says; "" takes the directory's name
+  std::string model = "demo";     // a Hugging Face directory, or "demo": the embedded model
+  std::string served_name;        // what /v1/models says; "" takes the directory's name
   std::string policy = "forest";  // where states are kept: `cairn serve --help` lists the rules
   std::uint64_t cache_bytes =
       0;            // KV and states together; 0: a quarter of the free memory, at most 8 GiB
@@ -47,6 +47,10 @@ struct EngineOptions {
   std::int64_t max_prompt_logprobs =
       262'144;  // entries of one request: prompt tokens x (1 + top) x choices
   std::int32_t max_stop_strings = 16;
+  // global: prompts of all clients share the cache; key: only those of one client key do. Salts
+  // divide either further.
+  std::string cache_scope = "global";
+  std::int32_t max_cache_salt_bytes = 256;
   std::int32_t text_workers = 2;  // actors that tokenize, render and detokenize
   std::int32_t share_wait_tokens =
       256;  // overlap with a running prefill worth waiting for (architecture, decision 3)
@@ -99,7 +103,11 @@ struct GenerateRequest {
   bool prompt_logprobs = false;  // also for the prompt; ignores the cache, reports 0 cached tokens
   bool echo = false;             // the prompt's text first
   bool skip_special_tokens = true;
-  bool use_cache = true;  // false: neither reads nor writes the prefix cache
+  bool use_cache = true;  // false: neither reads nor writes the prefix cache, in memory or on disk
+  // Cached prompts are shared only among requests of one salt and, with cache_scope "key", of one
+  // client key, which must then be there. Kept as a digest only.
+  std::string client_key;
+  std::string cache_salt;
   std::optional<std::chrono::milliseconds> timeout;
   std::string endpoint = "api";  // metrics label, one of the fixed set: api, chat, completions
 };
@@ -169,7 +177,7 @@ using RequestId = std::uint64_t;
 struct EngineInfo {
   std::string model_name;
   std::string shape;  // "qwen3.5 24x1024, 0.75 B parameters"
-  std::string device, isa, weights, kv, policy;
+  std::string device, isa, weights, kv, policy, cache_scope;
   int threads = 0;
   std::int32_t context_length = 0;
   std::int32_t vocab_size = 0;
@@ -187,6 +195,18 @@ struct EngineStats {
   std::int64_t disk_states = 0;
   std::uint64_t disk_bytes = 0;
   std::uint64_t plan_epoch = 0;
+  // What a byte of the cache must earn: predicted tokens of prefill saved per request. 0: the
+  // policy has none.
+  double cache_price = 0;
+};
+
+/// What dropping the cache removed.
+struct DroppedCache {
+  std::int64_t paths = 0;  // remembered runs of tokens, with a state or without
+  std::int64_t states = 0;
+  std::uint64_t bytes = 0;  // of states and KV in memory
+  std::int64_t disk_states = 0;
+  std::uint64_t disk_bytes = 0;
 };
 
 struct Health {
@@ -213,6 +233,15 @@ class Engine {
   virtual const EngineInfo& info() const = 0;
   virtual EngineStats stats() const = 0;
   virtual Health health() const = 0;
+
+  /// Forgets every prompt, in memory and on disk: states, KV and the paths themselves. Of requests
+  /// that were queued or running then, nothing is kept later. Waits until it is done, at most
+  /// `timeout`; not to be called from an event sink. Errors: unavailable (too late, or one part of
+  /// the engine is being replaced, or the disk could not be emptied): perhaps not all is gone.
+  virtual Result<DroppedCache> drop_cache(std::chrono::milliseconds timeout) = 0;
+  /// The forest as it is kept and valued now, in the form of engine/placement/plan_snapshot.hpp:
+  /// depths, rates and bytes, no tokens. Waits and fails as drop_cache.
+  virtual Result<std::string> plan_json(std::chrono::milliseconds timeout) = 0;
 
   /// Stops accepting, lets requests end until the deadline, then cancels the rest. Returns what did
   /// not stop (empty: all did).

@@ -15,6 +15,7 @@ std::vector<PlanEvent> PrefixCache::take_plan_events() { return impl_->log.take(
 bool PrefixCache::plan_events_follow() const { return impl_->log.running(); }
 void PrefixCache::stop_plan_events() { impl_->log.stop(); }
 std::uint64_t PrefixCache::budget() const { return impl_->budget(); }
+double PrefixCache::price() const { return impl_->policy->price(); }
 
 PlanSnapshot PrefixCache::snapshot() const {
   const PlanTree& tree = impl_->forest.tree();
@@ -24,7 +25,7 @@ PlanSnapshot PrefixCache::snapshot() const {
   PlanSnapshot s = snapshot_of(tree, rate, value);
   s.policy = impl_->policy->name();
   s.budget = impl_->budget();
-  s.price = impl_->policy->price();
+  s.price = price();
   return s;
 }
 

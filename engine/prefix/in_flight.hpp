@@ -44,6 +44,12 @@ class InFlight {
   bool first_wait(SequenceId follower, SequenceId leader);
   void stop_waiting(SequenceId follower) { waits_.erase(follower); }
 
+  /// Nobody leads or waits any more.
+  void clear() {
+    running_.clear();
+    waits_.clear();
+  }
+
   std::size_t size() const { return running_.size(); }
 
  private:

@@ -119,6 +119,7 @@ void PrefixCache::save_refused(SequenceId leader) {
 }
 
 void PrefixCache::clear() {
+  impl_->in_flight.clear();
   impl_->claims.clear();
   impl_->forest.clear();
   std::fill(std::begin(impl_->counters.states_by_kind), std::end(impl_->counters.states_by_kind),

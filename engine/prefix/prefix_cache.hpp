@@ -156,7 +156,7 @@ class PrefixCache {
   HeldState held(std::string_view scope, std::span<const std::int32_t> tokens,
                  std::int32_t max_position) const;
 
-  /// Drops everything that is cached.
+  /// Drops everything that is cached. Nobody waits for the requests in flight any more.
   void clear();
 
   void adopt(std::shared_ptr<const Plan> plan);
@@ -168,6 +168,8 @@ class PrefixCache {
   bool plan_events_follow() const;
   void stop_plan_events();
   std::uint64_t budget() const;  // of all claims, as far as it is known
+  /// What a byte must earn, in the unit of the costs; 0: the policy has none.
+  double price() const;
   /// The forest as it is kept and valued now. O(everything).
   PlanSnapshot snapshot() const;
   /// Observations since the last call, for the planner.

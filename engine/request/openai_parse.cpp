@@ -128,6 +128,7 @@ void read_common(Fields& fields, GenerateRequest& request, ResponseSettings& set
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   request.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   request.use_cache = fields.boolean("cache_prompt").value_or(true);
+  request.cache_salt = fields.string("cache_salt").value_or("");
   fields.refuse({"guided_json", "guided_regex", "guided_choice", "guided_grammar",
                  "structured_outputs", "grammar", "json_schema"},
                 kNoGrammars);

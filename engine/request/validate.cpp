@@ -113,12 +113,23 @@ Status check_counts(const GenerateRequest& r, const RequestLimits& limits) {
   return ok_status();
 }
 
+Status check_scope(const GenerateRequest& r, const RequestLimits& limits) {
+  if (std::ssize(r.cache_salt) > limits.max_cache_salt_bytes)
+    return bad("cache_salt", "cache_salt may have at most " +
+                                 std::to_string(limits.max_cache_salt_bytes) + " bytes, not " +
+                                 std::to_string(r.cache_salt.size()) + ".");
+  if (limits.client_key_needed && r.client_key.empty())
+    return bad("client_key", "The cache is divided by client key; this request has none.");
+  return ok_status();
+}
+
 }  // namespace
 
 Status validate(const GenerateRequest& request, const RequestLimits& limits) {
   if (auto status = check_counts(request, limits); !status) return status;
   if (auto status = check_sampling(request.sampling, limits); !status) return status;
   if (auto status = check_stops(request, limits); !status) return status;
+  if (auto status = check_scope(request, limits); !status) return status;
   if (request.prompt_logprobs && std::holds_alternative<ChatPrompt>(request.prompt))
     return Error{ErrorCode::unsupported, "Log-probs of the prompt are not offered for chats.",
                  "prompt_logprobs"};

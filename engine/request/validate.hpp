@@ -18,6 +18,8 @@ struct RequestLimits {
   std::int32_t max_stop_strings = 16;
   std::int32_t max_stop_bytes = 4096;  // of one string
   std::int32_t max_stop_tokens = 1024;
+  std::int32_t max_cache_salt_bytes = 256;
+  bool client_key_needed = false;
   std::int32_t max_logit_bias = 4096;  // entries
   // Entries of a prompt's log-probs, (1 + top) a token, repeated for each choice.
   std::int64_t max_prompt_logprobs = 262'144;

@@ -46,6 +46,7 @@ FakeEngine::FakeEngine() {
   info_.shape = "none";
   info_.device = "cpu";
   info_.policy = "dp:4";
+  info_.cache_scope = "global";
   info_.context_length = 4096;
   info_.vocab_size = 256;
   info_.cache_bytes = 1 << 20;
@@ -85,6 +86,27 @@ void FakeEngine::refuse_next(Error error) {
 void FakeEngine::set_health(Health health) {
   const std::lock_guard lock(mutex_);
   health_ = std::move(health);
+}
+
+void FakeEngine::set_plan(Result<std::string> plan) {
+  const std::lock_guard lock(mutex_);
+  plan_ = std::move(plan);
+}
+
+void FakeEngine::set_dropped(Result<DroppedCache> dropped) {
+  const std::lock_guard lock(mutex_);
+  dropped_ = std::move(dropped);
+}
+
+Result<DroppedCache> FakeEngine::drop_cache(std::chrono::milliseconds) {
+  const std::lock_guard lock(mutex_);
+  ++drops_;
+  return dropped_;
+}
+
+Result<std::string> FakeEngine::plan_json(std::chrono::milliseconds) {
+  const std::lock_guard lock(mutex_);
+  return plan_;
 }
 
 std::vector<GenerateRequest> FakeEngine::requests() const {

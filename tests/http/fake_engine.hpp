@@ -58,6 +58,11 @@ class FakeEngine : public Engine {
   /// The next submit is refused with this.
   void refuse_next(Error error);
   void set_health(Health health);
+  void set_cache_scope(const std::string& scope) { info_.cache_scope = scope; }
+  /// What plan_json and drop_cache answer from now on.
+  void set_plan(Result<std::string> plan);
+  void set_dropped(Result<DroppedCache> dropped);
+  int drops() const { return drops_; }
 
   std::vector<GenerateRequest> requests() const;
   std::size_t cancels() const;
@@ -75,6 +80,8 @@ class FakeEngine : public Engine {
   const EngineInfo& info() const override { return info_; }
   EngineStats stats() const override;
   Health health() const override;
+  Result<DroppedCache> drop_cache(std::chrono::milliseconds timeout) override;
+  Result<std::string> plan_json(std::chrono::milliseconds timeout) override;
   std::vector<std::string> close(std::chrono::milliseconds) override { return {}; }
 
  private:
@@ -84,6 +91,9 @@ class FakeEngine : public Engine {
   Script script_;
   std::deque<Error> refusals_;
   Health health_{true, ""};
+  Result<std::string> plan_ = std::string("{}");
+  Result<DroppedCache> dropped_ = DroppedCache{};
+  std::atomic<int> drops_{0};
   std::map<RequestId, std::shared_ptr<FakeRun>> runs_;
   std::vector<GenerateRequest> requests_;
   std::set<RequestId> cancelled_;

@@ -64,7 +64,7 @@ TEST_CASE("sampling fields arrive") {
   const auto parsed = chat(R"("temperature": 0.5, "top_p": 0.9, "top_k": -1, "min_p": 0.1,
     "repetition_penalty": 1.1, "presence_penalty": 1, "frequency_penalty": -1, "seed": 42,
     "logit_bias": {"7": -100, "8": 1.5}, "stop": ["a", "b"], "stop_token_ids": [3], "n": 2,
-    "ignore_eos": true, "skip_special_tokens": false, "cache_prompt": false, "user": "u",
+    "ignore_eos": true, "skip_special_tokens": false, "cache_prompt": false, "cache_salt": "s", "user": "u",
     "store": true, "metadata": {"a": "b"}, "service_tier": "auto", "parallel_tool_calls": true,
     "model": "m", "stream": true, "stream_options": {"include_usage": true}, "unknown": [1])");
   const auto& r = parsed.requests[0];
@@ -80,6 +80,7 @@ TEST_CASE("sampling fields arrive") {
   CHECK(r.ignore_eos);
   CHECK_FALSE(r.skip_special_tokens);
   CHECK_FALSE(r.use_cache);
+  CHECK(r.cache_salt == "s");
   CHECK(parsed.settings.model == "m");
   CHECK(parsed.settings.stream);
   CHECK(parsed.settings.include_usage);
@@ -120,6 +121,8 @@ TEST_CASE("E2 a malformed body or a wrong type is refused and named") {
       {R"("stream_options": "x")", "stream_options"},
       {R"("stream_options": {"include_usage": "yes"})", "stream_options.include_usage"},
       {R"("model": 7)", "model"},
+      {R"("cache_salt": 7)", "cache_salt"},
+      {R"("cache_prompt": "no")", "cache_prompt"},
       {R"("seed": "x")", "seed"},
       {R"("seed": 1.5)", "seed"},
       {R"("logprobs": 2)", "logprobs"},
