@@ -97,6 +97,11 @@ void DiskDesk::on(const PurgeDisk& m) {
   }
 }
 
+void DiskDesk::on(const StoreLearned& m) {
+  const bool kept = shared_->disk && shared_->disk->save_blob(kLearnedBlob, *m.learned).ok();
+  if (m.reply) m.reply->set_value(kept);
+}
+
 void DiskDesk::on(const DiskTick&) {
   if (!shared_->disk) return;
   shared_->disk->expire();

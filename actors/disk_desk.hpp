@@ -25,6 +25,7 @@ class DiskDesk {
   void on(const StoreState& m);
   void on(const FetchState& m);
   void on(const PurgeDisk& m);
+  void on(const StoreLearned& m);
   void on(const DiskTick& m);
 
   void store(const engine::SavedState& saved);

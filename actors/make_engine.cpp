@@ -185,6 +185,11 @@ void ActorEngine::make_pools(const model::MemoryLayout& layout) {
 
 void ActorEngine::open_disk(const model::BackendInfo& backend, const model::MemoryLayout& layout) {
   shared_->disk = actors::open_disk_tier(shared_->options, *shared_->bundle, backend, layout);
+  if (shared_->disk) {
+    if (auto learned = shared_->disk->load_blob(actors::kLearnedBlob); learned.ok()) {
+      shared_->learned = std::move(*learned);
+    }
+  }
   shared_->copy_kv_slots = [weights = shared_->bundle->weights, kv = kv_type()](
                                const std::byte* from, std::byte* to, std::int32_t tokens) {
     model::copy_cpu_kv_slots(model::config_of(*weights), kv, from, to, tokens);
@@ -234,6 +239,7 @@ void ActorEngine::fill_info(const model::BackendInfo& backend, const model::Memo
   add("request_timeout_ms", static_cast<std::uint64_t>(o.request_timeout.count()));
   if (shared_->disk) {
     const std::uint64_t age = static_cast<std::uint64_t>(o.disk_max_age.count());
+    info_.disk_bytes = o.disk_bytes;
     info_.limits.emplace_back("disk_dir", o.disk_dir);
     info_.limits.emplace_back("disk_bytes", format_bytes(o.disk_bytes));
     info_.limits.emplace_back("disk_max_age_ms", age == 0 ? "none" : std::to_string(age));
@@ -388,6 +394,12 @@ std::vector<std::string> ActorEngine::close(std::chrono::milliseconds deadline) 
   }
   wait_idle(Clock::now() + std::chrono::seconds(2));
   shared_->tickets.fail_all(Error{ErrorCode::unavailable, "the server is shutting down", ""});
+  if (shared_->disk) {
+    const auto kept = std::make_shared<std::promise<Result<bool>>>();
+    auto done = kept->get_future();
+    runtime_->prefix(actors::KeepLearned{kept});
+    done.wait_until(std::max(end, Clock::now() + std::chrono::milliseconds(200)));
+  }
   // What the memory holds and the disk does not is worth the rest of the time.
   while (shared_->disk_backlog.load() > 0 && Clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

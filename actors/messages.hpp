@@ -199,6 +199,10 @@ struct DropCache {
 struct WantSnapshot {
   Reply<engine::PlanSnapshot> reply;
 };
+/// What the policy has learned is to be kept on disk.
+struct KeepLearned {
+  Reply<bool> reply;  // whether it was
+};
 /// From planner: it has no replica that the events could follow.
 struct WantReplica {};
 
@@ -228,7 +232,7 @@ struct DiskReplaced {};
 
 using PrefixMessage = std::variant<Lookup, ForgetLookup, Publish, SequenceOver, SaveRefused,
                                    WantBlocks, PlanPublished, DropCache, WantSnapshot, WantReplica,
-                                   Fetched, FetchLate, DiskIdle, DiskReplaced>;
+                                   KeepLearned, Fetched, FetchLate, DiskIdle, DiskReplaced>;
 
 /// What prefix saw. `replica` is set when it starts anew; otherwise the events follow the last
 /// ones.
@@ -280,8 +284,13 @@ struct PurgeDisk {
   Reply<DroppedCache> reply;
   DroppedCache so_far;
 };
+/// What the policy has learned, in its own bytes.
+struct StoreLearned {
+  Box<const std::vector<std::byte>> learned;
+  Reply<bool> reply;
+};
 struct DiskTick {};
-using DiskMessage = std::variant<StoreState, FetchState, PurgeDisk, DiskTick>;
+using DiskMessage = std::variant<StoreState, FetchState, PurgeDisk, StoreLearned, DiskTick>;
 
 struct Prepare {
   TicketPtr ticket;

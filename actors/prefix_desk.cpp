@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/log.hpp"
 #include "engine/placement/policy_names.hpp"
 #include "metrics/metrics.hpp"
 
@@ -25,7 +26,11 @@ PrefixDesk::PrefixDesk(std::shared_ptr<Shared> shared, Mail& mail)
       mail_(mail),
       cache_(*shared_->pools, engine::make_cache_policy(shared_->options.policy).take(),
              prefix_options(shared_->options)),
-      disk_(shared_, mail_, cache_) {}
+      disk_(shared_, mail_, cache_) {
+  if (!shared_->learned.empty() && !cache_.load_learned(shared_->learned)) {
+    log(LogLevel::warning, "what the policy learned before is not this build's; it starts anew");
+  }
+}
 
 void PrefixDesk::handle(const PrefixMessage& message) {
   std::visit([this](const auto& m) { on(m); }, message);
@@ -75,8 +80,10 @@ void PrefixDesk::tell_planner() {
 
 // In tokens of prefill: what a state costs to copy, and how positions further down cost more.
 void PrefixDesk::renew_costs() {
-  constexpr std::uint64_t kEvery = 64;  // lookups
+  constexpr std::uint64_t kEvery = 64;       // lookups
+  constexpr std::uint64_t kKeepEvery = 512;  // lookups
   if (lookups_++ % kEvery != 0) return;
+  if (lookups_ > kEvery && lookups_ / kEvery % (kKeepEvery / kEvery) == 0) on(KeepLearned{});
   const double a = shared_->prefill_seconds_a.load();
   if (a <= 0) return;
   const double copy = shared_->seconds_per_state_copy.load() / a;
@@ -142,6 +149,16 @@ void PrefixDesk::on(const PlanPublished& m) {
   shared_->plan_epoch = m.plan->epoch;
   plan_ = m.plan;
   cache_.adopt(m.plan);
+}
+
+// Only where there is a disk: memory goes with the process.
+void PrefixDesk::on(const KeepLearned& m) {
+  auto learned = std::make_shared<const std::vector<std::byte>>(cache_.save_learned());
+  if (shared_->disk && !learned->empty()) {
+    mail_.disk(StoreLearned{std::move(learned), m.reply});
+  } else if (m.reply) {
+    m.reply->set_value(false);
+  }
 }
 
 void PrefixDesk::on(const WantReplica&) {

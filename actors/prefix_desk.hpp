@@ -36,6 +36,7 @@ class PrefixDesk {
   void on(const DropCache& m);
   void on(const WantSnapshot& m);
   void on(const WantReplica& m);
+  void on(const KeepLearned& m);
   void on(const Fetched& m) { disk_.on(m); }
   void on(const FetchLate& m) { disk_.on(m); }
   void on(const DiskIdle& m) { disk_.on(m); }

@@ -17,6 +17,9 @@
 
 namespace cairn::actors {
 
+/// Where the policy's tables are kept on disk.
+inline constexpr const char* kLearnedBlob = "learned";
+
 struct Shared {
   EngineOptions options;
   std::shared_ptr<const engine::ModelBundle> bundle;
@@ -50,6 +53,7 @@ struct Shared {
   // F of prefill as fitted by the executor, and copying a state in; 0: not known yet.
   std::atomic<double> prefill_seconds_a{0}, prefill_seconds_b{0};
   std::atomic<double> seconds_per_state_copy{0};
+  std::vector<std::byte> learned;             // by the policy before this start; empty: nothing
   std::atomic<std::int64_t> disk_backlog{0};  // states that wait to be written
   std::atomic<bool> executor_up{false};
   std::atomic<bool> closing{false};

@@ -2,6 +2,7 @@
 // Where to keep states and which to give up: one interface for every rule, live and simulated.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -103,6 +104,10 @@ class CachePolicy : public TreeListener {
   virtual void learn_costs(const PolicyCosts& /*costs*/) {}
   /// The statistics that a planner's replica can go on with; null: the rule has none.
   virtual const DemandForest* demand_forest() const { return nullptr; }
+  /// What was learned, to be kept across restarts, and back before the first request; empty and
+  /// false for rules that learn nothing.
+  virtual std::vector<std::byte> save() const { return {}; }
+  virtual bool load(std::span<const std::byte> /*bytes*/) { return false; }
   /// What a claim is predicted to save a tick and byte, and what a byte must; 0 where the rule does
   /// not predict.
   virtual double loss_per_byte(PlanNode /*node*/) const { return 0; }

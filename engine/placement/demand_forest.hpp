@@ -3,8 +3,10 @@
 // kept state serves (placement.md sections 4 and 5).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/placement/cache_policy.hpp"
@@ -57,6 +59,10 @@ class DemandForest final : public TreeListener {
   /// them until they are more than `kStale` ticks old.
   void adopt(std::shared_ptr<const DemandRates> rates);
   static constexpr std::uint64_t kStale = 16;
+  /// The tables and the mixture, for a later start on the same kind of work; not the tree. load()
+  /// is for a forest that has seen nothing yet and leaves it so when the bytes are not save()'s.
+  std::vector<std::byte> save() const;
+  bool load(std::span<const std::byte> bytes);
   /// What this forest's last sweep computed.
   std::shared_ptr<const DemandRates> rates() const { return rates_; }
 

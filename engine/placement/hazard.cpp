@@ -10,6 +10,7 @@ namespace cairn::engine {
 namespace {
 
 constexpr double kPoolEvents = 0.5;
+constexpr double kMost = 1e15;     // events or ticks that a table can have seen
 constexpr double kSurest = 0.98;   // of a hit within a tick
 constexpr double kNothing = 1e-6;  // weight of what is too far ahead to matter
 
@@ -114,6 +115,45 @@ void HazardTables::forget(double ticks) {
     for (double& v : tables_[t].events) v *= keep;
     for (double& v : tables_[t].exposure) v *= keep;
   }
+}
+
+// Touched tables only: their place, then events and exposure.
+void HazardTables::write(std::vector<double>& out) const {
+  out.push_back(static_cast<double>(tables_.size()));
+  out.push_back(static_cast<double>(std::count(touched_.begin(), touched_.end(), true)));
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (!touched_[t]) continue;
+    out.push_back(static_cast<double>(t));
+    out.insert(out.end(), tables_[t].events.begin(), tables_[t].events.end());
+    out.insert(out.end(), tables_[t].exposure.begin(), tables_[t].exposure.end());
+  }
+}
+
+bool HazardTables::read(std::span<const double>& in) {
+  constexpr std::size_t kRecord = 1 + 2 * static_cast<std::size_t>(kAgeBuckets);
+  const auto count = [](double v, std::size_t most) {
+    return v >= 0 && v <= static_cast<double>(most) && v == std::floor(v);
+  };
+  if (in.size() < 2 || in[0] != static_cast<double>(tables_.size())) return false;
+  if (!count(in[1], tables_.size())) return false;
+  const auto records = static_cast<std::size_t>(in[1]);
+  in = in.subspan(2);
+  if (in.size() < records * kRecord) return false;
+  tables_.assign(tables_.size(), {});
+  touched_.assign(touched_.size(), false);
+  for (std::size_t r = 0; r < records; ++r) {
+    if (!count(in[0], tables_.size() - 1)) return false;
+    const auto t = static_cast<std::size_t>(in[0]);
+    for (std::size_t a = 0; a < kAgeBuckets; ++a) {
+      const double events = in[1 + a], exposure = in[1 + kAgeBuckets + a];
+      if (!(events >= 0 && events < kMost && exposure >= 0 && exposure < kMost)) return false;
+      tables_[t].events[a] = events;
+      tables_[t].exposure[a] = exposure;
+    }
+    touched_[t] = true;
+    in = in.subspan(kRecord);
+  }
+  return true;
 }
 
 std::shared_ptr<const HazardRates> HazardTables::rates() const {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace cairn::engine {
@@ -65,6 +66,11 @@ class HazardTables {
   void expose(int cls, int feature, std::uint64_t age, double ticks);
   void forget(double ticks);
   std::shared_ptr<const HazardRates> rates() const;
+
+  /// What was learned, as numbers, and back; false, with anything in the
+  /// tables, when these are not of such ones.
+  void write(std::vector<double>& out) const;
+  bool read(std::span<const double>& in);
 
  private:
   std::size_t index(int cls, int feature) const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace cairn::engine {
 namespace {
@@ -108,6 +109,42 @@ void InteriorMixture::atoms(std::int32_t start, std::int32_t length, std::size_t
     }
     out.push_back(std::clamp(static_cast<std::int32_t>(weighted[at].first), start + 1, length - 1));
   }
+}
+
+// Oldest first.
+void InteriorMixture::write(std::vector<double>& out) const {
+  out.insert(out.end(), loss_.begin(), loss_.end());
+  out.push_back(static_cast<double>(splits_.size()));
+  for (std::size_t i = 0; i < splits_.size(); ++i) {
+    const Split& s = splits_[(next_ + i) % splits_.size()];
+    out.push_back(s.position);
+    out.push_back(s.length);
+  }
+}
+
+bool InteriorMixture::read(std::span<const double>& in) {
+  if (in.size() < loss_.size() + 1) return false;
+  std::array<double, 4> loss{};
+  for (std::size_t c = 0; c < loss.size(); ++c) {
+    if (!std::isfinite(in[c])) return false;
+    loss[c] = in[c];
+  }
+  const double count = in[loss.size()];
+  in = in.subspan(loss.size() + 1);
+  if (!(count >= 0 && count <= static_cast<double>(kRemembered))) return false;
+  const auto splits = static_cast<std::size_t>(count);
+  if (in.size() < 2 * splits) return false;
+  std::vector<Split> read;
+  for (std::size_t i = 0; i < splits; ++i) {
+    const double position = in[2 * i], length = in[2 * i + 1];
+    if (!(position >= 1 && length > position && length < 1e9)) return false;
+    read.push_back({static_cast<std::int32_t>(position), static_cast<std::int32_t>(length)});
+  }
+  in = in.subspan(2 * splits);
+  loss_ = loss;
+  splits_ = std::move(read);
+  next_ = 0;
+  return true;
 }
 
 }  // namespace cairn::engine

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace cairn::engine {
@@ -21,6 +22,10 @@ class InteriorMixture {
   /// when there is no room.
   void atoms(std::int32_t start, std::int32_t length, std::size_t count,
              std::vector<std::int32_t>& out) const;
+
+  /// What was learned, as numbers, and back; false when these are not a mixture's.
+  void write(std::vector<double>& out) const;
+  bool read(std::span<const double>& in);
 
   std::size_t samples() const { return splits_.size(); }
   /// position, fraction, distance from the end, uniform; they sum to 1.

@@ -54,6 +54,7 @@ struct PrefixCache::Impl {
   MemoryPools& pools;
   std::unique_ptr<CachePolicy> policy;
   PlanLog log;
+  PolicyCosts costs;
   PrefixOptions options;
   RadixForest forest;
   InFlight in_flight;

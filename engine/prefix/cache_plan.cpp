@@ -14,6 +14,10 @@ std::shared_ptr<PlanReplica> PrefixCache::plan_replica() {
 std::vector<PlanEvent> PrefixCache::take_plan_events() { return impl_->log.take(); }
 bool PrefixCache::plan_events_follow() const { return impl_->log.running(); }
 void PrefixCache::stop_plan_events() { impl_->log.stop(); }
+std::vector<std::byte> PrefixCache::save_learned() const { return impl_->policy->save(); }
+bool PrefixCache::load_learned(std::span<const std::byte> bytes) {
+  return impl_->policy->load(bytes);
+}
 std::uint64_t PrefixCache::budget() const { return impl_->budget(); }
 double PrefixCache::price() const { return impl_->policy->price(); }
 

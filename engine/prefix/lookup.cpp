@@ -62,7 +62,11 @@ LookupResult PrefixCache::Impl::lookup(const LookupRequest& request) {
     return std::move(*cold);
   }
 
-  const ForestMatch match = forest.match(*request.tokens, request.scope);
+  ForestMatch match = forest.match(*request.tokens, request.scope);
+  // A hit that takes longer to copy in than to compute is none (architecture, decision 13).
+  if (match.resume != nullptr && costs.prefill(match.resume->end) <= costs.restore) {
+    match.resume = nullptr;
+  }
   {
     const StateRef pin = match.resume != nullptr ? match.resume->state : StateRef();
     const std::int32_t resume = match.resume != nullptr ? match.resume->end : 0;

@@ -128,7 +128,10 @@ void PrefixCache::clear() {
 
 void PrefixCache::adopt(std::shared_ptr<const Plan> plan) { impl_->policy->adopt(std::move(plan)); }
 
-void PrefixCache::learn_costs(const PolicyCosts& costs) { impl_->policy->learn_costs(costs); }
+void PrefixCache::learn_costs(const PolicyCosts& costs) {
+  impl_->costs = costs;
+  impl_->policy->learn_costs(costs);
+}
 
 std::vector<Observation> PrefixCache::take_observations() {
   return std::exchange(impl_->observations, {});

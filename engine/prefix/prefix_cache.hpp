@@ -168,6 +168,9 @@ class PrefixCache {
   bool plan_events_follow() const;
   void stop_plan_events();
   std::uint64_t budget() const;  // of all claims, as far as it is known
+  /// What the policy has learned, across restarts; see CachePolicy.
+  std::vector<std::byte> save_learned() const;
+  bool load_learned(std::span<const std::byte> bytes);
   /// What a byte must earn, in the unit of the costs; 0: the policy has none.
   double price() const;
   /// The forest as it is kept and valued now. O(everything).

@@ -38,6 +38,8 @@ class TimedPolicy final : public CachePolicy {
   }
   bool keeps_anything() const override { return policy_->keeps_anything(); }
   bool keeps_answer_end() const override { return policy_->keeps_answer_end(); }
+  std::vector<std::byte> save() const override { return policy_->save(); }
+  bool load(std::span<const std::byte> bytes) override { return policy_->load(bytes); }
   const DemandForest* demand_forest() const override { return policy_->demand_forest(); }
   double loss_per_byte(PlanNode node) const override { return policy_->loss_per_byte(node); }
   double price() const override { return policy_->price(); }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disk tier behind a running engine: restarts resume warm with the same bits, and nothing that
 // disk or files do costs more than recomputing.
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "base/check.hpp"
+#include "base/log.hpp"
 #include "engine/cache/disk_store.hpp"
+#include "engine/placement/plan_snapshot.hpp"
 #include "metrics/metrics.hpp"
 #include "tests/actors/tiny.hpp"
 #include "tests/model/net/temp_dir.hpp"
@@ -231,6 +234,21 @@ TEST_CASE("one directory serves one engine at a time") {
   CHECK_THROWS_WITH(make_engine(disk.options), Catch::Contains("is in use by process"));
 }
 
+TEST_CASE("a directory that the system does not give is told, and served without") {
+  Disk disk;
+  disk.temp.write("file", "x");
+  disk.options.disk_dir = disk.temp.file("file") + "/cache";
+  std::atomic<bool> told{false};
+  set_log_sink([&](LogLevel, std::string_view line) {
+    if (line.find("serving without a disk cache") != std::string_view::npos) told = true;
+  });
+  const auto engine = disk.start();
+  set_log_sink({});
+  CHECK(told);
+  CHECK_FALSE(ask(*engine, endless(ids(100, 12), 4)).error);
+  CHECK(engine->stats().disk_bytes == 0);
+}
+
 TEST_CASE("another KV type finds an empty disk; another thread count the same files") {
   Disk disk;
   const auto request = endless(ids(400, 9), 4);
@@ -251,4 +269,32 @@ TEST_CASE("dropping the cache drops what is on disk") {
   actors::drop_cache(*engine);
   REQUIRE(wait_for([&] { return engine->stats().disk_states == 0; }));
   CHECK(ask(*engine, request).cached() == 0);
+}
+
+TEST_CASE("what the default rule has learned outlives the engine") {
+  // Of prompts that never come back a new one is expected back far less often than at a cold start.
+  const auto rate_of_first = [](Engine& engine) {
+    ask(engine, endless(ids(60, 500), 1));
+    const auto plan = engine.plan_json(5s);
+    REQUIRE(plan.ok());
+    const auto snapshot = engine::parse_plan_snapshot(*plan);
+    REQUIRE(snapshot.ok());
+    double rate = 0;
+    for (const auto& node : snapshot->nodes) rate += node.depth == 60 ? node.rate : 0;
+    return rate;
+  };
+  cairn::testing::TempDir temp;
+  auto options = tiny();
+  const double cold = rate_of_first(*make_engine(options));
+  options.disk_dir = temp.file("cache");
+  {
+    const auto engine = make_engine(options);
+    for (int i = 0; i < 120; ++i)
+      ask(*engine, endless(ids(static_cast<std::size_t>(40 + i), i), 1));
+    CHECK(engine->close(5s).empty());
+  }
+  const double warm = rate_of_first(*make_engine(options));
+  CHECK(cold > 0);
+  CHECK(warm > 0);
+  CHECK(warm < cold / 3);
 }

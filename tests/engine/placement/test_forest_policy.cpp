@@ -212,6 +212,41 @@ TEST_CASE("tables of a replica are adopted while they are fresh, and decide alik
   CHECK(led.demand().sweeps_adopted() == adopted);
 }
 
+TEST_CASE("what was learned is the same after a restart, and nothing else is taken for it") {
+  ForestPolicy before;
+  ShapeReplay run(before, kCosts, 500'000'000);
+  for (const TraceRow& row : mixed_workload(3, 500)) run.request(row);
+  const std::vector<std::byte> saved = before.save();
+
+  PlanTree tree(kCosts);
+  ForestPolicy after;
+  tree.listen(&after);
+  after.attach(tree);
+  REQUIRE(after.load(saved));
+  const bool same = after.save() == saved;
+  CHECK(same);
+  CHECK(after.demand().interior().weights() == before.demand().interior().weights());
+
+  ForestPolicy fresh;
+  PlanTree other(kCosts);
+  fresh.attach(other);
+  const auto empty = fresh.save();
+  std::mt19937 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<std::byte> broken = saved;
+    if (i % 3 == 0) {
+      broken.resize(random() % saved.size());
+    } else {
+      for (int k = 0; k < 8; ++k)
+        broken[random() % saved.size()] = static_cast<std::byte>(random());
+    }
+    if (fresh.load(broken)) fresh.load(empty);
+    const bool empty_again = fresh.save() == empty;
+    REQUIRE(empty_again);
+  }
+  CHECK_FALSE(fresh.load({}));
+}
+
 TEST_CASE("the recorded workloads are served as well as the recipe promises") {
   CHECK(live_share("xquad_en_live20", 1) <= 3.05 + 0.5);
   CHECK(live_share("xquad_en_live20", 4) <= 0.50 + 0.1);
