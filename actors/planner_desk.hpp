@@ -29,6 +29,7 @@ class PlannerDesk {
   engine::PlannerOptions options_;
   engine::DpPlanner planner_;
   engine::ForestPlanner forest_;
+  bool gives_way_ = false;
   bool asked_ = false;  // for a replica
 };
 
