@@ -113,7 +113,7 @@ class CachePolicy : public TreeListener {
   virtual double loss_per_byte(PlanNode /*node*/) const { return 0; }
   virtual double price() const { return 0; }
   /// A newer plan from the planner; ignored by rules without one.
-  virtual void adopt(std::shared_ptr<const Plan> /*plan*/) {}
+  virtual void adopt(const std::shared_ptr<const Plan>& /*plan*/) {}
 
   void changing(const TreeOp& /*op*/) override {}
   void changed(const TreeOp& /*op*/) override {}

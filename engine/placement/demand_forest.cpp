@@ -56,8 +56,7 @@ DemandForest::DemandForest(const PlanTree& tree, const DemandForest& other)
       last_atoms_(other.last_atoms_),
       last_turn_(other.last_turn_),
       tick_(other.tick_),
-      swept_(other.swept_),
-      adopted_(other.adopted_) {}
+      swept_(other.swept_) {}
 
 int DemandForest::table_class(const Point& p) const {
   if (!options_.classes) return 0;
@@ -220,6 +219,8 @@ void DemandForest::renew_rates() {
 
 void DemandForest::adopt(std::shared_ptr<const DemandRates> rates) {
   if (rates == nullptr || rates->tick + kStale < tick_ || rates->tick < rates_->tick) return;
+  // Of requests that were not seen here: made for another forest, before this one began.
+  if (rates->tick > tick_) return;
   rates_ = std::move(rates);
   ++adopted_;
 }

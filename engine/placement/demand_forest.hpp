@@ -45,7 +45,8 @@ struct DemandRates {
 class DemandForest final : public TreeListener {
  public:
   explicit DemandForest(const PlanTree& tree, DemandOptions options = {});
-  /// The statistics of `other` over a copy of its tree.
+  /// The statistics of `other` over a copy of its tree. What `other` adopted goes along, but every
+  /// sweep here is made from the tables of its own.
   DemandForest(const PlanTree& tree, const DemandForest& other);
   DemandForest(const DemandForest&) = delete;
   DemandForest& operator=(const DemandForest&) = delete;
@@ -56,7 +57,8 @@ class DemandForest final : public TreeListener {
   /// One request. True when a sweep was due: the tables have been fed and all rates are new.
   bool observe(const RequestView& request);
   /// Adopts tables that were computed elsewhere from the same requests; sweeps are then made from
-  /// them until they are more than `kStale` ticks old.
+  /// them until they are more than `kStale` ticks old. Older ones, and those of a tick that was not
+  /// seen here yet, are ignored.
   void adopt(std::shared_ptr<const DemandRates> rates);
   static constexpr std::uint64_t kStale = 16;
   /// The tables and the mixture, for a later start on the same kind of work; not the tree. load()

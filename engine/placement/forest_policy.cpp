@@ -56,7 +56,7 @@ void ForestPolicy::observe(const RequestView& request) {
   if (demand_->observe(request)) relist();
 }
 
-void ForestPolicy::adopt(std::shared_ptr<const Plan> plan) {
+void ForestPolicy::adopt(const std::shared_ptr<const Plan>& plan) {
   if (plan && plan->rates) demand_->adopt(plan->rates);
 }
 

@@ -37,7 +37,7 @@ class ForestPolicy final : public CachePolicy {
   void learn_costs(const PolicyCosts& costs) override { costs_ = costs; }
   void learn_budget(std::uint64_t bytes) override { budget_ = bytes; }
   /// Takes the tables that the planner's replica computed from the same requests.
-  void adopt(std::shared_ptr<const Plan> plan) override;
+  void adopt(const std::shared_ptr<const Plan>& plan) override;
   std::vector<std::byte> save() const override { return demand_->save(); }
   bool load(std::span<const std::byte> bytes) override { return demand_->load(bytes); }
   const DemandForest* demand_forest() const override { return demand_.get(); }

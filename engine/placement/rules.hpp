@@ -92,7 +92,7 @@ class PlannedPolicy final : public RulePolicy {
   PlannedPolicy(std::string name, bool branch) : RulePolicy(std::move(name), branch) {}
 
   Observation seen(const RequestView& request) const override;
-  void adopt(std::shared_ptr<const Plan> plan) override { plan_ = std::move(plan); }
+  void adopt(const std::shared_ptr<const Plan>& plan) override { plan_ = plan; }
   void changed(const TreeOp& op) override;
 
  protected:

@@ -143,6 +143,11 @@ std::optional<ShareWait> PrefixCache::Impl::wait_for_leader(const LookupRequest&
   ForestNode* node =
       forest.insert(std::span(*request.tokens).first(static_cast<std::size_t>(leader->position)),
                     tick, request.scope);
+  // A state that is not worth its restore can lie there already: no other one can be saved.
+  if (node->state) {
+    in_flight.stop_waiting(request.id);
+    return std::nullopt;
+  }
   if (forest.claim(*node) == Claim::none) forest.set_pending(*node, StateKind::branch);
   claims.add(leader->id, node->plan, true);
   std::vector<ForestNode*> fresh{node};

@@ -126,7 +126,7 @@ void PrefixCache::clear() {
             0);
 }
 
-void PrefixCache::adopt(std::shared_ptr<const Plan> plan) { impl_->policy->adopt(std::move(plan)); }
+void PrefixCache::adopt(const std::shared_ptr<const Plan>& plan) { impl_->policy->adopt(plan); }
 
 void PrefixCache::learn_costs(const PolicyCosts& costs) {
   impl_->costs = costs;

@@ -159,7 +159,7 @@ class PrefixCache {
   /// Drops everything that is cached. Nobody waits for the requests in flight any more.
   void clear();
 
-  void adopt(std::shared_ptr<const Plan> plan);
+  void adopt(const std::shared_ptr<const Plan>& plan);
   void learn_costs(const PolicyCosts& costs);
   /// For a planner's replica: the tree and its statistics now, events since then, and whether these
   /// go on without a gap. Null and false where the policy has no statistics of its own.

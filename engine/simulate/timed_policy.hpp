@@ -45,7 +45,7 @@ class TimedPolicy final : public CachePolicy {
   double price() const override { return policy_->price(); }
   void learn_budget(std::uint64_t bytes) override { policy_->learn_budget(bytes); }
   void learn_costs(const PolicyCosts& costs) override { policy_->learn_costs(costs); }
-  void adopt(std::shared_ptr<const Plan> plan) override { policy_->adopt(std::move(plan)); }
+  void adopt(const std::shared_ptr<const Plan>& plan) override { policy_->adopt(plan); }
   void changing(const TreeOp& op) override { policy_->changing(op); }
   void changed(const TreeOp& op) override { policy_->changed(op); }
 

@@ -134,6 +134,28 @@ TEST_CASE("rates that a planner publishes are what the policy goes on with") {
   policy.inner.demand().verify();
 }
 
+TEST_CASE("a replica of a policy that has adopted makes every sweep from its own tables") {
+  LoggedPolicy policy;
+  ShapeCache cache(policy, kCosts, 500'000'000);
+  std::mt19937 random(23);
+  std::vector<PlanNode> ends;
+  ForestPlanner first, second;
+  first.start(policy.snapshot(), 500'000'000);
+  for (int i = 0; i < 40; ++i) {
+    random_request(cache, ends, random);
+    first.apply(policy.log.take());
+    if (first.due()) policy.inner.adopt(first.solve());
+  }
+  REQUIRE(policy.inner.demand().sweeps_adopted() == 5);
+  second.start(policy.snapshot(), 500'000'000);
+  for (std::uint64_t tick = 48; tick <= 80; tick += 8) {
+    for (int i = 0; i < 8; ++i) random_request(cache, ends, random);
+    second.apply(policy.log.take());
+    REQUIRE(second.due());
+    CHECK(second.solve()->rates->tick == tick);
+  }
+}
+
 TEST_CASE("a log that nobody takes stops instead of growing, and starts anew with a snapshot") {
   PlanTree tree(kCosts);
   PlanLog log;

@@ -212,6 +212,16 @@ TEST_CASE("tables of a replica are adopted while they are fresh, and decide alik
   CHECK(led.demand().sweeps_adopted() == adopted);
 }
 
+TEST_CASE("tables of requests that a policy has not seen are not adopted") {
+  ForestPolicy before, after;
+  ShapeReplay run_before(before, kCosts, 400'000'000), run_after(after, kCosts, 400'000'000);
+  for (int i = 0; i < 100; ++i) run_before.request({.length = 100});
+  after.adopt(plan_with(before.demand().rates()));  // published for the one it replaces
+  CHECK(after.demand().sweeps_adopted() == 0);
+  for (int i = 0; i < 8; ++i) run_after.request({.length = 100});
+  CHECK(after.demand().rates()->tick == 8);
+}
+
 TEST_CASE("what was learned is the same after a restart, and nothing else is taken for it") {
   ForestPolicy before;
   ShapeReplay run(before, kCosts, 500'000'000);

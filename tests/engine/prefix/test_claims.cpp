@@ -234,3 +234,21 @@ TEST_CASE("a lookup under the id of one that was never used takes its place") {
   s.cache.end(5);
   CHECK(s.cache.stats().pending == 0);
 }
+
+TEST_CASE("nobody waits for a state that is there and not worth its restore") {
+  FakeServer s(kAmple, branch_policy());
+  const Tokens prompt = document(1, 400);
+  s.serve(prompt);
+  s.cache.learn_costs({.restore = 1000});  // longer than the prompt takes
+  const Lease leader = lease_of(s.lookup(prompt));
+  CHECK(leader.resume == 0);
+  const Lease follower = lease_of(s.lookup(prompt));
+  CHECK(follower.resume == 0);
+  s.cache.verify();
+  // The state at the end is as good to give up as any, and nobody else counts on it.
+  s.evict_all();
+  CHECK(s.cache.stats().states == 0);
+  s.cache.end(leader.id);
+  s.cache.end(follower.id);
+  s.cache.verify();
+}
