@@ -14,12 +14,16 @@
 #include "base/check.hpp"
 #include "cli/plan_commands.hpp"
 #include "engine/placement/policy_names.hpp"
+#include "engine/simulate/oracle.hpp"
 #include "engine/simulate/report.hpp"
 #include "engine/simulate/simulator.hpp"
 #include "model/net/memory_layout.hpp"
 
 namespace cairn::cli {
 namespace {
+
+// Knows the trace, so only simulations have it.
+constexpr const char* kOracle = "oracle";
 
 struct SimulateFlags {
   std::string trace;
@@ -58,10 +62,17 @@ std::vector<std::string> policies_of(const SimulateFlags& flags) {
     }
   }
   for (const std::string& policy : policies) {
+    if (policy == kOracle) continue;
     const auto made = engine::make_cache_policy(policy);
     if (!made) throw LoadError("--policy: " + made.error().message);
   }
   return policies;
+}
+
+std::unique_ptr<engine::CachePolicy> policy_of(const std::string& spelling,
+                                               const engine::Trace& trace) {
+  if (spelling == kOracle) return std::make_unique<engine::OraclePolicy>(trace);
+  return engine::make_cache_policy(spelling).take();
 }
 
 /// Of one cell, on a terminal.
@@ -113,8 +124,7 @@ int simulate(const SimulateFlags& flags) {
       Progress progress(policy + " within " + engine::budget_label(budget), trace->size());
       options.bytes = budget;
       options.each = [&](const engine::SimulatedRequest& r) { progress.at(r.index); };
-      results.push_back(
-          engine::simulate(*trace, engine::make_cache_policy(policy).take(), options));
+      results.push_back(engine::simulate(*trace, policy_of(policy, *trace), options));
       if (!flags.json) continue;
       std::printf("%s\n", engine::result_json(results.back()).c_str());
       std::fflush(stdout);
@@ -135,7 +145,9 @@ void add_options(CLI::App& command, SimulateFlags& flags) {
       .add_option("--trace", flags.trace,
                   "Requests, plain or gzip: lines of token ids, block hashes, or CSV of overlaps")
       ->required();
-  command.add_option("--policy", flags.policies, "Spellings, or all (one of every kind)")
+  command
+      .add_option("--policy", flags.policies,
+                  "Spellings, all (one of every kind), or oracle (knows the future)")
       ->delimiter(',')
       ->capture_default_str();
   command

@@ -56,7 +56,7 @@ class PlanDiary final : public CachePolicy {
   void observe(const RequestView& q) override { tick_ = q.tick; }
   std::vector<Placement> place(const RequestView&) override { return {}; }
   PlanNode least(const Usable&) override { return kNoPlanNode; }
-  void adopt(std::shared_ptr<const Plan> plan) override {
+  void adopt(const std::shared_ptr<const Plan>& plan) override {
     diary_.emplace_back(tick_, plan->observations);
   }
 
