@@ -173,6 +173,7 @@ void DiskSide::clear(const DroppedCache& dropped, const Reply<DroppedCache>& rep
     overdue_.insert(id);  // the disk is at it still
   }
   readings_.clear();
+  waited_.clear();  // whoever waited comes back cold
   first_kept_ = next_reading_;
   if (shared_->disk) {
     mail_.disk(PurgeDisk{reply, dropped});

@@ -156,6 +156,19 @@ void ForestPolicy::add_interior(const RequestView& request, std::vector<Placemen
   }
 }
 
+// A client can send thousands of messages in one prompt: each would be claimed, and most given up
+// again at the price of what is cached.
+void ForestPolicy::add_structure(const RequestView& request, std::vector<Placement>& out) const {
+  std::vector<Placement> fresh;
+  for (const StructuralPoint& p : request.structure) {
+    if (p.position > request.resume) fresh.push_back({p.position, p.kind});
+  }
+  const std::size_t kept = std::min(fresh.size(), options_.structural);
+  if (kept == 0) return;
+  out.push_back(fresh.front());
+  out.insert(out.end(), fresh.end() - static_cast<std::ptrdiff_t>(kept - 1), fresh.end());
+}
+
 std::vector<Placement> ForestPolicy::place(const RequestView& request) {
   std::vector<Placement> out;
   out.push_back({request.length - 1, StateKind::prompt_end});
@@ -164,7 +177,7 @@ std::vector<Placement> ForestPolicy::place(const RequestView& request) {
     const std::int32_t near = rounded(request.overlap);
     out.push_back({near > request.resume ? near : request.overlap, StateKind::branch});
   }
-  for (const StructuralPoint& p : request.structure) out.push_back({p.position, p.kind});
+  add_structure(request, out);
   add_interior(request, out);
   tidy(request, out);
   return out;

@@ -180,6 +180,29 @@ TEST_CASE("structural points that are hit become worth more than those that neve
   CHECK(turn_rate > 5 * pinned_rate);
 }
 
+TEST_CASE("of thousands of messages in one prompt the first and the last ones are tried for") {
+  PlanTree tree(kCosts);
+  ForestPolicy policy;
+  tree.listen(&policy);
+  policy.attach(tree);
+  std::vector<StructuralPoint> messages;
+  for (std::int32_t p = 7; p < 70'000; p += 7) messages.push_back({p, StateKind::turn});
+  const RequestView request{.tick = 1,
+                            .length = 70'000,
+                            .resume = 700,
+                            .end_node = tree.add_leaf(kPlanRoot, 70'000),
+                            .structure = messages};
+  policy.observe(request);
+  std::vector<std::int32_t> tried;
+  for (const Placement& p : policy.place(request)) {
+    if (p.kind == StateKind::turn) tried.push_back(p.position);
+  }
+  REQUIRE(tried.size() == 16);
+  CHECK(tried.front() == 707);
+  CHECK(tried[1] == 70'000 - 15 * 7);
+  CHECK(tried.back() == 70'000 - 7);
+}
+
 TEST_CASE("a write that costs more than it can bring is not made") {
   const auto written = [](double write) {
     ForestPolicy policy;
