@@ -87,12 +87,14 @@ void print_start(const EngineInfo& info, const http::ServerOptions& server, std:
   std::printf("model    %s (%s)\n", info.model_name.c_str(), info.shape.c_str());
   std::printf("device   %s, %s, %d threads, weights %s, KV %s\n", info.device.c_str(),
               info.isa.c_str(), info.threads, info.weights.c_str(), info.kv.c_str());
-  std::printf("cache    %s, policy %s: %llu tokens and no state, or %llu states and no token\n",
-              format_bytes(info.cache_bytes).c_str(), info.policy.c_str(),
-              static_cast<unsigned long long>(info.cache_bytes /
-                                              std::max<std::uint64_t>(info.kv_bytes_per_token, 1)),
-              static_cast<unsigned long long>(info.cache_bytes /
-                                              std::max<std::uint64_t>(info.state_bytes, 1)));
+  std::printf(
+      "cache    %s, policy %s, scope %s: %llu tokens and no state, or %llu states and no "
+      "token\n",
+      format_bytes(info.cache_bytes).c_str(), info.policy.c_str(), info.cache_scope.c_str(),
+      static_cast<unsigned long long>(info.cache_bytes /
+                                      std::max<std::uint64_t>(info.kv_bytes_per_token, 1)),
+      static_cast<unsigned long long>(info.cache_bytes /
+                                      std::max<std::uint64_t>(info.state_bytes, 1)));
   std::printf("limits   ");
   const char* comma = "";
   for (const auto& list : {info.limits, http::limits_of(server)})
@@ -120,6 +122,9 @@ int serve(const ServeFlags& flags) {
   http::ServerOptions server_options = flags.server;
   server_options.version = kVersion;
   server_options.api_keys = read_keys(flags.api_key_file);
+  if (const auto status = http::check_keys(server_options, flags.engine.options.cache_scope);
+      !status)
+    throw LoadError(status.error().message + " (--cache-scope, --api-key-file, --admin-key)");
   if (!flags.body_limit.empty()) {
     const auto bytes = parse_bytes(flags.body_limit);
     if (!bytes) throw LoadError("--body-limit: " + bytes.error().message);
@@ -147,6 +152,15 @@ void add_flags(CLI::App& command, ServeFlags& flags) {
                      "The model's name in /v1/models (default: the directory's)");
   command.add_option("--alias", flags.server.model_aliases, "Further names to accept (repeatable)");
   command.add_option("--api-key-file", flags.api_key_file, "Ask for one of these keys, one a line");
+  command
+      .add_option("--cache-scope", flags.engine.options.cache_scope,
+                  "Who shares cached prompts: global (all clients) or key (those with the same API "
+                  "key)")
+      ->capture_default_str();
+  command
+      .add_option("--admin-key", flags.server.admin_key,
+                  "Key for POST /admin/cache/drop (default: there is no such endpoint)")
+      ->envname("CAIRN_ADMIN_KEY");
   command.add_option("--cors-origin", flags.server.cors_origin,
                      "Let pages of this origin use the API ('*': any)");
   command

@@ -182,6 +182,7 @@ struct EngineInfo {
   std::int32_t context_length = 0;
   std::int32_t vocab_size = 0;
   std::uint64_t cache_bytes = 0;
+  std::uint64_t disk_bytes = 0;  // limit; 0: there is no disk tier
   std::uint64_t state_bytes = 0;
   std::uint64_t kv_bytes_per_token = 0;
   std::vector<std::pair<std::string, std::string>> limits;  // name, value: what is printed at start

@@ -186,10 +186,9 @@ asio::awaitable<bool> Connection::header_done(Reading& reading) {
   if (!encoding.empty() && encoding != "identity")
     refusal = error_reply(415, "A compressed body is not supported.", "unsupported_encoding");
   const auto route = find_route(text_of(message.target())).route;
-  if (needs_key(route) &&
-      !authorized(state_->options, text_of(message[parsing::field::authorization])) &&
-      !parser.is_done())
-    refusal = missing_key();
+  if (auto no_entry = refuse_entry(*state_, route, text_of(message[parsing::field::authorization]));
+      no_entry && !parser.is_done())
+    refusal = std::move(no_entry);
   if (refusal) {
     unread_body_ = true;
     co_await reject(*refusal);
@@ -262,7 +261,7 @@ asio::awaitable<bool> Connection::serve(Request request) {
   if (target.route == Route::chat || target.route == Route::completions)
     co_return co_await generate(std::move(request), target.route == Route::chat, framing);
   Reply reply;
-  if (is_post(target.route)) {
+  if (takes_time(target.route)) {
     reply = co_await asio::co_spawn(
         text_threads_,
         [this, &target, &request]() -> asio::awaitable<Reply> {

@@ -95,6 +95,7 @@ asio::awaitable<std::optional<Reply>> Connection::submit(Generation& generation,
         co_return chat ? openai::parse_chat(request.body) : openai::parse_completion(request.body);
       },
       asio::use_awaitable);
+  const std::string client_key = api_key_of(state_->options, request.authorization);
   request = {};
   if (!result->ok()) co_return error_reply(result->error());
   openai::ParsedRequest parsed = result->take();
@@ -105,6 +106,7 @@ asio::awaitable<std::optional<Reply>> Connection::submit(Generation& generation,
                                         state_->engine->info().model_name};
   generation.answer.emplace(parsed.settings, identity, parsed.requests.size());
   for (std::size_t i = 0; i < parsed.requests.size(); ++i) {
+    parsed.requests[i].client_key = client_key;
     auto id = state_->engine->submit(std::move(parsed.requests[i]), generation.mailbox->sink(i));
     if (!id) {
       cancel(generation);

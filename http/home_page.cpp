@@ -22,7 +22,8 @@ td { padding: .15rem .5rem .15rem 0; vertical-align: top; }
 td:first-child { width: 16rem; opacity: .7; }
 .bar { height: .7rem; border: 1px solid currentColor; border-radius: .2rem; display: flex; overflow: hidden; }
 .bar i { display: block; background: #3a7; }
-.bar i + i { background: #47b; }
+.bar i + i, #disk { background: #47b; }
+#diskbar { margin-top: .3rem; }
 code { font-size: .9em; }
 #state { font-weight: 600; }
 </style>
@@ -34,10 +35,11 @@ code { font-size: .9em; }
 <h2>Now</h2><table id="now"></table>
 <h2>Cache</h2>
 <div class="bar" title="KV, states"><i id="kv"></i><i id="states"></i></div>
+<div class="bar" title="disk: KV and states" id="diskbar"><i id="disk"></i></div>
 <table id="cache"></table>
 <h2>Limits</h2><table id="limits"></table>
 <p><a href="/metrics">/metrics</a> &middot; <a href="/health">/health</a> &middot; <a href="/status">/status</a> &middot;
-<a href="/v1/models">/v1/models</a> &middot; <code>POST /v1/chat/completions</code></p>
+<a href="/v1/models">/v1/models</a> &middot; <a href="/debug/plan">/debug/plan</a> &middot; <code>POST /v1/chat/completions</code></p>
 <script>
 const by = id => document.getElementById(id);
 function table(id, rows) {
@@ -71,8 +73,16 @@ async function refresh() {
     table("now", [["requests running", s.requests.running], ["requests waiting", s.requests.waiting], ["generating", rate(s)],
       ["tokens read, written", (t.prompt || 0) + ", " + (t.generated || 0)], ["up", s.uptime_seconds + " s"]]);
     const share = t.looked_up ? (100 * t.cached / t.looked_up).toFixed(1) + " %" : "-";
-    table("cache", [["policy", c.policy], ["KV, states, of", bytes(c.kv_bytes) + ", " + bytes(c.state_bytes) + ", " + bytes(c.bytes_limit)],
-      ["states kept", c.cached_states], ["prompt tokens from the cache", share], ["plan", "no. " + c.plan_epoch]]);
+    const p = s.certificate || {}, number = n => Number((n || 0).toPrecision(3));
+    table("cache", [["policy, shared by", c.policy + ", " + (c.scope == "key" ? "one key" : "all")], ["KV, states, of", bytes(c.kv_bytes) + ", " + bytes(c.state_bytes) + ", " + bytes(c.bytes_limit)],
+      ["states kept", c.cached_states], ["prompt tokens from the cache", share], ["plan", "no. " + c.plan_epoch],
+      ["price", number(c.price * 1048576) + " tokens a request and MiB"],
+      ["predicted recompute", number(p.expected_recompute_tokens) + " tokens a request"],
+      ["at best, of what exists, of all places seen", number(p.bound_tokens) + ", " + number(p.ideal_tokens)],
+      ["regret, gap", number(p.regret_tokens) + " tokens, " + number(100 * p.gap_ratio) + " %"],
+      ["disk", c.disk_bytes_limit ? c.disk_states + " states, " + bytes(c.disk_bytes) + " of " + bytes(c.disk_bytes_limit) : "none"]]);
+    by("diskbar").style.display = c.disk_bytes_limit ? "" : "none";
+    by("disk").style.width = (100 * c.disk_bytes / (c.disk_bytes_limit || 1)) + "%";
     by("kv").style.width = (100 * c.kv_bytes / (c.bytes_limit || 1)) + "%";
     by("states").style.width = (100 * c.state_bytes / (c.bytes_limit || 1)) + "%";
     table("limits", Object.entries(s.limits));

@@ -102,9 +102,10 @@ Reply error_reply(int status, std::string_view message, std::string_view code) {
   return reply;
 }
 
-Reply missing_key() {
-  Reply reply =
-      error_reply(401, "A valid API key is needed: Authorization: Bearer KEY.", "invalid_api_key");
+Reply missing_key(std::string_view which) {
+  Reply reply = error_reply(
+      401, "A valid " + std::string(which) + " key is needed: Authorization: Bearer KEY.",
+      "invalid_api_key");
   reply.headers.emplace_back("WWW-Authenticate", "Bearer");
   return reply;
 }

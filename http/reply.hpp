@@ -23,8 +23,8 @@ Reply json_reply(std::string body);
 /// again.
 Reply error_reply(const Error& error);
 Reply error_reply(int status, std::string_view message, std::string_view code);
-/// 401, and how to authenticate.
-Reply missing_key();
+/// 401, and how to authenticate. `which`: "API".
+Reply missing_key(std::string_view which);
 /// 500 for what is our fault.
 Reply internal_error();
 

@@ -2,6 +2,7 @@
 #include "http/routes.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 
 #include "base/log.hpp"
@@ -13,6 +14,8 @@ namespace cairn::http {
 namespace {
 
 namespace openai = engine::openai;
+
+constexpr std::chrono::seconds kAdminPatience{10};
 
 int hex(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -51,6 +54,28 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
     difference |= static_cast<unsigned char>(b[i]) ^
                   static_cast<unsigned char>(a.empty() ? 0 : a[i % a.size()]);
   return difference == 0;
+}
+
+// The key in a value of Authorization; "" when there is none.
+std::string_view bearer(std::string_view header) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (header.size() < kScheme.size()) return {};
+  for (std::size_t i = 0; i < kScheme.size(); ++i)
+    if ((header[i] | (header[i] == ' ' ? 0 : 0x20)) != kScheme[i]) return {};
+  header.remove_prefix(kScheme.size());
+  while (!header.empty() && header.front() == ' ') header.remove_prefix(1);
+  return header;
+}
+
+enum class Guard { none, api_key, admin_key };
+
+Guard guard_of(const State& state, Route route) {
+  if (route == Route::drop_cache) return Guard::admin_key;
+  if (route == Route::plan)
+    return state.engine->info().cache_scope == "key" ? Guard::admin_key : Guard::api_key;
+  const bool keyed =
+      is_post(route) || route == Route::models || route == Route::model || route == Route::unknown;
+  return keyed ? Guard::api_key : Guard::none;
 }
 
 std::vector<std::string> served_names(const State& state) {
@@ -104,6 +129,28 @@ Reply detokenize(const State& state, std::string_view body) {
   return json_reply(openai::detokenize_body(*text));
 }
 
+Reply plan(const State& state) {
+  auto json = state.engine->plan_json(kAdminPatience);
+  return json ? json_reply(json.take()) : error_reply(json.error());
+}
+
+Reply drop_cache(const State& state) {
+  const auto dropped = state.engine->drop_cache(kAdminPatience);
+  if (!dropped) return error_reply(dropped.error());
+  log(LogLevel::info,
+      "the cache was dropped on the admin's word: " + std::to_string(dropped->states) +
+          " states in memory, " + std::to_string(dropped->disk_states) + " on disk");
+  engine::JsonWriter json;
+  json.begin_object().key("dropped").begin_object();
+  json.key("paths").integer(dropped->paths);
+  json.key("states").integer(dropped->states);
+  json.key("bytes").unsigned_integer(dropped->bytes);
+  json.key("disk_states").integer(dropped->disk_states);
+  json.key("disk_bytes").unsigned_integer(dropped->disk_bytes);
+  json.end_object().end_object();
+  return json_reply(json.take());
+}
+
 }  // namespace
 
 Target find_route(std::string_view target) {
@@ -118,6 +165,8 @@ Target find_route(std::string_view target) {
       {"/v1/completions", Route::completions},
       {"/tokenize", Route::tokenize},
       {"/detokenize", Route::detokenize},
+      {"/debug/plan", Route::plan},
+      {"/admin/cache/drop", Route::drop_cache},
   };
   for (const auto& [known, route] : kPaths)
     if (path == known) return {route, ""};
@@ -128,30 +177,39 @@ Target find_route(std::string_view target) {
 
 bool is_post(Route route) {
   return route == Route::chat || route == Route::completions || route == Route::tokenize ||
-         route == Route::detokenize;
+         route == Route::detokenize || route == Route::drop_cache;
 }
+
+bool takes_time(Route route) { return is_post(route) || route == Route::plan; }
 
 std::string_view allowed_methods(Route route) {
   return is_post(route) ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
 }
 
-bool needs_key(Route route) {
-  return is_post(route) || route == Route::models || route == Route::model ||
-         route == Route::unknown;
+std::string api_key_of(const ServerOptions& options, std::string_view header) {
+  const std::string_view given = bearer(header);
+  std::string found;
+  for (const auto& key : options.api_keys)
+    if (equal_in_constant_time(given, key)) found = key;
+  return found;
 }
 
-bool authorized(const ServerOptions& options, std::string_view header) {
-  if (options.api_keys.empty()) return true;
-  constexpr std::string_view kScheme = "bearer ";
-  if (header.size() < kScheme.size()) return false;
-  for (std::size_t i = 0; i < kScheme.size(); ++i)
-    if ((header[i] | (header[i] == ' ' ? 0 : 0x20)) != kScheme[i]) return false;
-  header.remove_prefix(kScheme.size());
-  while (!header.empty() && header.front() == ' ') header.remove_prefix(1);
-  bool found = false;
-  for (const auto& key : options.api_keys)
-    if (equal_in_constant_time(header, key)) found = true;
-  return found;
+std::optional<Reply> refuse_entry(const State& state, Route route, std::string_view header) {
+  const ServerOptions& options = state.options;
+  const Guard guard = guard_of(state, route);
+  if (guard == Guard::none) return std::nullopt;
+  const bool is_admin =
+      !options.admin_key.empty() && equal_in_constant_time(bearer(header), options.admin_key);
+  if (guard == Guard::admin_key) {
+    if (options.admin_key.empty())
+      return error_reply(404, "This is for the admin; the server has no admin key.", "not_found");
+    if (!is_admin) return missing_key("admin");
+    return std::nullopt;
+  }
+  const bool may_enter = options.api_keys.empty() || !api_key_of(options, header).empty() ||
+                         (is_admin && route == Route::plan);
+  if (!may_enter) return missing_key("API");
+  return std::nullopt;
 }
 
 Status check_model(const State& state, const std::string& model) {
@@ -176,7 +234,7 @@ std::optional<Reply> answer_at_the_door(const State& state, const Target& target
     }
     return reply;
   }
-  if (needs_key(target.route) && !authorized(state.options, authorization)) return missing_key();
+  if (auto refusal = refuse_entry(state, target.route, authorization)) return refusal;
   const bool fits = is_post(target.route) ? method == "POST" : method == "GET" || method == "HEAD";
   if (target.route != Route::unknown && !fits) {
     Reply reply = error_reply(405, "This path does not take " + method + ".", "method_not_allowed");
@@ -211,6 +269,10 @@ Reply answer_simple(State& state, const Target& target, std::string_view body) t
       return tokenize(state, body);
     case Route::detokenize:
       return detokenize(state, body);
+    case Route::plan:
+      return plan(state);
+    case Route::drop_cache:
+      return drop_cache(state);
     case Route::chat:
     case Route::completions:
     case Route::unknown:

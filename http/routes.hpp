@@ -21,6 +21,8 @@ enum class Route {
   model,
   tokenize,
   detokenize,
+  plan,
+  drop_cache,
   chat,
   completions
 };
@@ -36,11 +38,16 @@ Target find_route(std::string_view target);
 /// "GET, HEAD, OPTIONS" or "POST, OPTIONS".
 std::string_view allowed_methods(Route route);
 bool is_post(Route route);
-/// Whether a key is asked for when the server has any.
-bool needs_key(Route route);
+/// Whether the answer may take so long that it must not be made on a thread of the connections.
+bool takes_time(Route route);
 
-/// `header` is the value of Authorization. Takes the same time whatever the key.
-bool authorized(const ServerOptions& options, std::string_view header);
+/// `header` is the value of Authorization. The API key in it; "" when there is none or a wrong one.
+/// Takes the same time whatever the key.
+std::string api_key_of(const ServerOptions& options, std::string_view header);
+/// The reply to who may not ask for this: no or a wrong key, or an endpoint that is switched off.
+/// The page about the plan shows something of everybody's prompts: where these are divided by key
+/// it is the admin's.
+std::optional<Reply> refuse_entry(const State& state, Route route, std::string_view header);
 
 /// not_found when `model` is neither empty nor a name of the served model.
 Status check_model(const State& state, const std::string& model);
@@ -50,7 +57,7 @@ Status check_model(const State& state, const std::string& model);
 std::optional<Reply> answer_at_the_door(const State& state, const Target& target,
                                         const std::string& method, std::string_view authorization);
 
-/// Everything but chat and completions. tokenize and detokenize take time; the rest is quick.
+/// Everything but chat and completions.
 Reply answer_simple(State& state, const Target& target, std::string_view body);
 
 /// The page at /.

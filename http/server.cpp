@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/server.hpp"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -48,6 +49,15 @@ std::vector<std::pair<std::string, std::string>> limits_of(const ServerOptions& 
       {"time to send a request", seconds(o.request_timeout)},
       {"idle connection", seconds(o.idle_timeout)},
   };
+}
+
+Status check_keys(const ServerOptions& o, std::string_view cache_scope) {
+  const auto bad = [](const char* why) { return Error{ErrorCode::bad_request, why, ""}; };
+  if (cache_scope == "key" && o.api_keys.empty())
+    return bad("a cache divided by key needs API keys: every client would be the same one");
+  if (!o.admin_key.empty() && std::count(o.api_keys.begin(), o.api_keys.end(), o.admin_key) > 0)
+    return bad("the admin key must not be one of the API keys");
+  return ok_status();
 }
 
 struct Server::Impl {
@@ -157,6 +167,9 @@ Server::Server(std::shared_ptr<Engine> engine, std::shared_ptr<Metrics> metrics,
 Server::~Server() { stop(std::chrono::milliseconds(0)); }
 
 Status Server::start() {
+  const State& state = *impl_->state;
+  if (auto status = check_keys(state.options, state.engine->info().cache_scope); !status)
+    return status;
   if (auto status = impl_->bind(); !status) return status;
   impl_->text_threads.emplace(std::max(1, impl_->state->options.text_threads));
   asio::co_spawn(impl_->acceptor.get_executor(), impl_->accept(), [](std::exception_ptr error) {

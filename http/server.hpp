@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.hpp"
@@ -21,6 +22,7 @@ struct ServerOptions {
   int text_threads = 2;                    // parse bodies, tokenize
   std::vector<std::string> model_aliases;  // accepted beside the served name
   std::vector<std::string> api_keys;       // empty: no key is asked for
+  std::string admin_key;                   // "": no admin endpoints
   std::string cors_origin;                 // "": no CORS headers
   std::string version = "0.1.0";           // shown on the status page
   std::uint64_t max_body_bytes = 16U << 20;
@@ -35,6 +37,9 @@ struct ServerOptions {
 
 std::vector<std::pair<std::string, std::string>> limits_of(const ServerOptions& options);
 
+/// What keys and an engine's EngineOptions::cache_scope do not have in common, as a sentence.
+Status check_keys(const ServerOptions& options, std::string_view cache_scope);
+
 /// Listens, answers, drains. Methods are thread-safe except construction and destruction;
 /// destroying stops at once. Nothing a client sends ends the process; no exception leaves it.
 class Server {
@@ -44,7 +49,8 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  /// Binds the port and starts the threads. The error names address and reason.
+  /// Binds the port and starts the threads. The error names address and reason, or is
+  /// check_keys's.
   Status start();
   /// The port that is listened on; 0 before start.
   std::uint16_t port() const;

@@ -21,6 +21,7 @@ void write_model(engine::JsonWriter& json, const EngineInfo& info) {
 void write_cache(engine::JsonWriter& json, const EngineInfo& info, const EngineStats& stats) {
   json.key("cache").begin_object();
   json.key("policy").string(info.policy);
+  json.key("scope").string(info.cache_scope);
   json.key("bytes_limit").unsigned_integer(info.cache_bytes);
   json.key("kv_bytes").unsigned_integer(stats.kv_bytes);
   json.key("state_bytes").unsigned_integer(stats.state_bytes);
@@ -28,6 +29,22 @@ void write_cache(engine::JsonWriter& json, const EngineInfo& info, const EngineS
   json.key("states").integer(stats.states);
   json.key("cached_states").integer(stats.cached_states);
   json.key("plan_epoch").unsigned_integer(stats.plan_epoch);
+  json.key("price").number(stats.cache_price);
+  json.key("disk_states").integer(stats.disk_states);
+  json.key("disk_bytes").unsigned_integer(stats.disk_bytes);
+  json.key("disk_bytes_limit").unsigned_integer(info.disk_bytes);
+  json.end_object();
+}
+
+// Tokens of predicted recompute a request, as kept and as it could be kept (metrics/metrics.hpp).
+void write_certificate(engine::JsonWriter& json, const Metrics& metrics) {
+  json.key("certificate").begin_object();
+  json.key("states").number(metrics.plan_states().value());
+  json.key("expected_recompute_tokens").number(metrics.plan_expected_recompute_tokens().value());
+  json.key("bound_tokens").number(metrics.plan_bound_recompute_tokens().value());
+  json.key("ideal_tokens").number(metrics.plan_ideal_recompute_tokens().value());
+  json.key("regret_tokens").number(metrics.plan_regret_tokens().value());
+  json.key("gap_ratio").number(metrics.plan_gap_ratio().value());
   json.end_object();
 }
 
@@ -56,7 +73,10 @@ std::string status_body(const State& state) {
   json.key("requests").begin_object();
   json.key("running").integer(stats.running).key("waiting").integer(stats.waiting).end_object();
   write_cache(json, info, stats);
-  if (state.metrics) write_counters(json, *state.metrics);
+  if (state.metrics) {
+    write_certificate(json, *state.metrics);
+    write_counters(json, *state.metrics);
+  }
   json.key("limits").begin_object();
   for (const auto& [name, value] : info.limits) json.key(name).string(value);
   for (const auto& [name, value] : limits_of(state.options)) json.key(name).string(value);

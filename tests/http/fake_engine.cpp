@@ -50,6 +50,7 @@ FakeEngine::FakeEngine() {
   info_.context_length = 4096;
   info_.vocab_size = 256;
   info_.cache_bytes = 1 << 20;
+  info_.disk_bytes = 1 << 30;
   info_.limits = {{"context", "4096 tokens"}};
   set_script([](FakeRun& run) {
     run.started();
@@ -184,6 +185,8 @@ std::string FakeEngine::token_bytes(std::int32_t token) const {
 EngineStats FakeEngine::stats() const {
   EngineStats stats;
   stats.running = running_;
+  stats.cache_price = 0.5;
+  stats.disk_bytes = 3'000;
   return stats;
 }
 
