@@ -3,12 +3,14 @@
 // reusable tokens recomputed, and states written. Markdown.
 //
 // usage: bench_reach [--threads N] [--skip POLICY,...] [--only ORDER,...] FOLDER...
-// Exits 1 when the rule is further behind another than the tolerances below.
+// Exits 1 when the rule is further behind another, or behind the figures in a folder's recipe.csv
+// (policy,trace,gb,percent), than the tolerances below.
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <set>
 #include <sstream>
 #include <string>
@@ -99,8 +101,7 @@ Rivals rivals(const std::vector<Cell>& cells, const Order& order, std::size_t bu
   return r;
 }
 
-bool behind(const Cell& forest, const Cell& rival, double points, double share) {
-  const double theirs = rival.result.share();
+bool behind(const Cell& forest, double theirs, double points, double share) {
   return forest.result.share() > theirs + std::max(points, share * theirs);
 }
 
@@ -117,25 +118,41 @@ double per_request(const Cell& c) {
   return static_cast<double>(c.result.states_written) / static_cast<double>(c.order->trace->size());
 }
 
-int print_order(const std::vector<Cell>& cells, const Order& order) {
+// What the rule was found to reach when it was designed.
+const TableCell* promised(const std::vector<TableCell>& recipe, const Cell& forest) {
+  for (const TableCell& c : recipe) {
+    if (c.trace == forest.order->name && c.gigabytes == kGigabytes[forest.budget]) return &c;
+  }
+  return nullptr;
+}
+
+int print_order(const std::vector<Cell>& cells, const Order& order,
+                const std::vector<TableCell>& recipe) {
   std::printf("\n`%s`, %zu requests:\n\n", order.name.c_str(), order.trace->size());
   std::printf(
-      "| GB | forest | branch or branch_path | best other | which | strongest | states a request: "
-      "forest, branch |\n");
-  std::printf("|--|--|--|--|--|--|--|\n");
+      "| GB | forest | recipe | branch or branch_path | best other | which | strongest "
+      "| states a request: forest, branch |\n|--|--|--|--|--|--|--|--|\n");
   int missed = 0;
   for (std::size_t b = 0; b < kBudgets; ++b) {
     const Rivals r = rivals(cells, order, b);
-    std::string note;
-    if (behind(*r.forest, *r.branch, 0.1, 0.02)) note += " **behind branch**";
-    if (behind(*r.forest, *r.other, 0.5, 0.05)) note += " **behind the best**";
+    const TableCell* recipe_cell = promised(recipe, *r.forest);
+    std::string note, recipe_text = "-";
+    if (behind(*r.forest, r.branch->result.share(), 0.1, 0.02)) note += " **behind branch**";
+    if (behind(*r.forest, r.other->result.share(), 0.5, 0.05)) note += " **behind the best**";
+    if (recipe_cell != nullptr) {
+      if (behind(*r.forest, recipe_cell->percent, 0.5, 0.05)) note += " **behind the recipe**";
+      char text[32];
+      std::snprintf(text, sizeof text, "%.2f", recipe_cell->percent);
+      recipe_text = text;
+    }
     if (writes_too_much(r)) note += " **writes too much**";
     missed += note.empty() ? 0 : 1;
     const bool first = r.forest->result.share() <= r.other->result.share();
-    std::printf("| %g | %.2f | %.2f | %.2f | %s | %s%s | %.2f, %.2f |\n", kGigabytes[b],
-                r.forest->result.share(), r.branch->result.share(), r.other->result.share(),
-                r.other->policy.c_str(), first ? "forest" : r.other->policy.c_str(), note.c_str(),
-                per_request(*r.forest), per_request(*r.plain_branch));
+    std::printf("| %g | %.2f | %s | %.2f | %.2f | %s | %s%s | %.2f, %.2f |\n", kGigabytes[b],
+                r.forest->result.share(), recipe_text.c_str(), r.branch->result.share(),
+                r.other->result.share(), r.other->policy.c_str(),
+                first ? "forest" : r.other->policy.c_str(), note.c_str(), per_request(*r.forest),
+                per_request(*r.plain_branch));
   }
   return missed;
 }
@@ -159,8 +176,13 @@ int compare(const Arguments& arguments) {
     policy->learn_costs({.write = engine::kWriteTokens});
     c.result = replay_trace(*c.order->trace, *policy, kGigabytes[c.budget]);
   });
+  std::vector<TableCell> recipe;
+  for (const std::string& folder : arguments.folders) {
+    const std::string path = folder + "/recipe.csv";
+    if (recipe.empty() && std::filesystem::exists(path)) recipe = read_policy_table(path);
+  }
   int missed = 0;
-  for (const Order& order : orders) missed += print_order(cells, order);
+  for (const Order& order : orders) missed += print_order(cells, order, recipe);
   std::printf("\n%zu orders, %zu cells, %d of them missed\n", orders.size(),
               orders.size() * kBudgets, missed);
   return missed == 0 && !orders.empty() ? 0 : 1;

@@ -58,7 +58,8 @@ class Simulation {
         planner_options_(planner_options_for(policy->name(), 0)),
         planner_(planner_options_),
         forest_planner_({.certify_every = certify_every(trace.size())}),
-        pools_({.kv_block_bytes = 1, .state_bytes = 1}, objects_for(trace, options)),
+        pools_(options.server.value_or(model::MemoryLayout{.kv_block_bytes = 1, .state_bytes = 1}),
+               options.server ? options.bytes : objects_for(trace, options)),
         timed_(new TimedPolicy(std::move(policy))),
         cache_(pools_, std::unique_ptr<CachePolicy>(timed_), cache_options()),
         seen_(ByteCosts{}) {
@@ -95,8 +96,10 @@ class Simulation {
  private:
   PrefixOptions cache_options() const {
     PrefixOptions o;
-    o.cache_bytes = options_.bytes;
-    o.costs = options_.costs;
+    if (!options_.server) {
+      o.cache_bytes = options_.bytes;
+      o.costs = options_.costs;
+    }
     o.idle_requests = options_.idle_requests;
     return o;
   }
@@ -115,6 +118,7 @@ class Simulation {
     LookupRequest request;
     request.id = i + 1;
     request.tokens = tokens;
+    request.max_new = options_.server ? 1 : 0;
     request.may_wait = false;
     LookupResult found = cache_.lookup(request);
     auto* lease = std::get_if<Lease>(&found);
@@ -122,11 +126,16 @@ class Simulation {
     std::vector<KvBlockRef> table = std::move(lease->prefix_blocks);
     // The block that the resume point is in goes on as the request's own copy.
     if (lease->resume % model::kBlockTokens != 0) table.pop_back();
-    for (PlannedSave& save : lease->saves) {
+    const auto publish = [&](PlannedSave save) {
       const auto blocks = static_cast<std::size_t>(blocks_for(save.position));
       while (table.size() < blocks) table.push_back(lease->reservation.take_block());
       cache_.publish({request.id, tokens, save.position, save.kind, std::move(save.state), table,
                       request.scope});
+    };
+    for (PlannedSave& save : lease->saves) publish(std::move(save));
+    if (options_.server && lease->publish) {
+      // The one token of the answer was sampled and never run.
+      publish({trace_[i].length, StateKind::answer_end, std::move(lease->running_state)});
     }
     cache_.end(request.id);
     return lease->resume;
@@ -152,7 +161,7 @@ class Simulation {
 
   void adopt_due_plan(std::size_t i) {
     for (; !plans_.empty() && plans_.front().from <= i; plans_.pop_front()) {
-      cache_.adopt(std::move(plans_.front().plan));
+      cache_.adopt(plans_.front().plan);
     }
   }
 

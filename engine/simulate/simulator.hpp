@@ -8,10 +8,12 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "engine/placement/cache_policy.hpp"
 #include "engine/simulate/simulator_result.hpp"
 #include "engine/simulate/trace.hpp"
+#include "model/net/memory_layout.hpp"
 
 namespace cairn::engine {
 
@@ -32,6 +34,9 @@ struct SimulatorOptions {
   ByteCosts costs{.state_bytes = 19'500'000, .kv_bytes_per_token = 12'288, .kv_block = 1};
   PolicyCosts policy_costs{.write = kWriteTokens};  // the cost model that stands for the device
   std::int32_t plan_lag = 0;                        // requests between a plan and its use
+  /// As a server with memory of these sizes: `bytes` hold the running request, too, KV is charged
+  /// by the block (`costs` are not looked at), and the end of each answer, of one token, is kept.
+  std::optional<model::MemoryLayout> server = {};
   /// Paths idle for longer are forgotten. By default none is: what a policy is worth is compared
   /// with all it could know; servers forget (PrefixOptions), which some policies even gain from.
   std::uint64_t idle_requests = std::numeric_limits<std::uint64_t>::max();
