@@ -34,6 +34,8 @@ refuses --disk-dir serve --model demo --disk-bytes 1GiB
 refuses /nowhere cache stat /nowhere
 refuses policy serve --model demo --policy magic
 refuses /nowhere/keys serve --model demo --api-key-file /nowhere/keys
+refuses --api-key-file serve --model demo --cache-scope key
+refuses cache_scope serve --model demo --cache-scope everyone
 refuses no-such-shape bench model --shape no-such-shape
 printf 'prompt_tokens,overlap_tokens,parent\n500,0,-1\n520,400,0\n530,400,0\n' >"$work/trace.csv"
 refuses /nowhere/t plan simulate --trace /nowhere/t
