@@ -171,11 +171,6 @@ void PrefixDesk::on(const DropCache& m) {
   cache_.clear();
   // Later ones have larger ids.
   shared_->first_kept = make_sequence_id(shared_->next_sequence.load(), 0);
-  std::vector<SequenceId> leaders;
-  for (const auto& [leader, list] : waiters_) leaders.push_back(leader);
-  for (const SequenceId leader : leaders) {
-    wake(leader, std::numeric_limits<std::int32_t>::max(), true);
-  }
   DroppedCache dropped;
   dropped.paths = had.nodes;
   dropped.states = had.states;
