@@ -24,7 +24,8 @@ double seconds_since(Clock::time_point begin) {
 DiskDesk::DiskDesk(std::shared_ptr<Shared> shared, Mail& mail)
     : shared_(std::move(shared)), mail_(mail) {
   if (!shared_->disk) return;
-  counted_ = shared_->disk->stat();
+  // The first desk tells what opening the store has found, too.
+  if (shared_->disk_counted.exchange(true)) counted_ = shared_->disk->stat();
   publish_gauges();
   mail_.disk_after(kTickEvery, DiskTick{});
 }

@@ -55,6 +55,7 @@ struct Shared {
   std::atomic<double> seconds_per_state_copy{0};
   std::vector<std::byte> learned;             // by the policy before this start; empty: nothing
   std::atomic<std::int64_t> disk_backlog{0};  // states that wait to be written
+  std::atomic<bool> disk_counted{false};      // a disk actor has told the counters of its store
   std::atomic<bool> executor_up{false};
   std::atomic<bool> closing{false};
 };

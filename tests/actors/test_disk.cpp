@@ -153,6 +153,22 @@ TEST_CASE("flipped files are counted and deleted, and the request computes") {
   CHECK(disk.metrics->disk_refused_files_total(RefusedFile::corrupt).value() >= 1);
 }
 
+TEST_CASE("files that are found cut at start are counted before anybody asks for them") {
+  Disk disk;
+  leave_on_disk(disk, endless(ids(400, 15), 2));
+  int cut = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(disk.options.disk_dir)) {
+    if (entry.path().extension() != ".state") continue;
+    std::filesystem::resize_file(entry.path(), 500);
+    ++cut;
+  }
+  REQUIRE(cut > 0);
+  const auto engine = disk.start();
+  CHECK(wait_for(
+      [&] { return disk.metrics->disk_refused_files_total(RefusedFile::corrupt).value() == cut; }));
+  CHECK(engine->stats().disk_states == 0);
+}
+
 TEST_CASE("a disk that fails or hangs costs a request no more than computing") {
   Disk disk;
   const auto request = endless(ids(400, 6), 6);
