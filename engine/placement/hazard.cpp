@@ -42,7 +42,7 @@ std::size_t RateByAge::cell(std::uint64_t age) {
   const int bucket = age_bucket(age);
   const std::uint64_t start = std::uint64_t{1} << bucket;
   const std::uint64_t offset = std::min(std::max<std::uint64_t>(age, 1) - start, start - 1);
-  return static_cast<std::size_t>(bucket * kParts) +
+  return static_cast<std::size_t>(bucket) * kParts +
          static_cast<std::size_t>(offset * kParts / start);
 }
 
@@ -78,7 +78,7 @@ RateByAge::RateByAge(const HazardByAge& hazard, double horizon) {
         sum.left *= whole[next].left;
         best = std::max(best, sum.hits / sum.time);
       }
-      const auto at = static_cast<std::size_t>(b * kParts + part);
+      const auto at = static_cast<std::size_t>(b) * kParts + static_cast<std::size_t>(part);
       rate_[at] = static_cast<float>(best);
       hits_[at] = static_cast<float>(sum.hits);
     }
