@@ -79,6 +79,11 @@ EngineOptions engine_options(const EngineFlags& flags) {
   if (options.disk_dir.empty() && (options.disk_bytes > 0 || flags.disk_max_age_seconds > 0)) {
     throw LoadError("--disk-bytes and --disk-max-age need --disk-dir");
   }
+  // A hundred years: far from where the count of milliseconds would wrap into a short age.
+  constexpr std::int64_t kOldestSeconds = std::int64_t{36'500} * 86'400;
+  if (flags.disk_max_age_seconds < 0 || flags.disk_max_age_seconds > kOldestSeconds) {
+    throw LoadError("--disk-max-age: expected from 0 (never) to 36500d");
+  }
   options.disk_max_age = std::chrono::seconds(flags.disk_max_age_seconds);
   options.progress = progress_line();
   return options;

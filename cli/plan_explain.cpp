@@ -21,12 +21,16 @@ struct ExplainFlags {
 };
 
 std::string read_source(const ExplainFlags& flags) {
+  if (flags.source.starts_with("https://")) {
+    throw LoadError(flags.source +
+                    ": only http:// is spoken; save /debug/plan with another client");
+  }
   if (!flags.source.starts_with("http://")) return read_input(flags.source);
   http::FetchOptions options;
   options.api_key = flags.api_key;
   std::string url = flags.source;
-  if (url.ends_with('/')) url.pop_back();
   constexpr std::size_t kScheme = 7;
+  if (url.size() > kScheme && url.ends_with('/')) url.pop_back();
   if (url.find('/', kScheme) == std::string::npos) url += "/debug/plan";  // a bare address
   auto body = http::fetch(url, options);
   if (!body) throw LoadError(body.error().message);

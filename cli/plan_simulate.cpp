@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -94,6 +95,14 @@ class Progress {
   bool shown_;
 };
 
+/// Leaves what the file holds: a replay that is interrupted must not cost an earlier report.
+void check_writable(const std::string& path) {
+  errno = 0;
+  if (!std::ofstream(path, std::ios::binary | std::ios::app)) {
+    throw LoadError(path + ": cannot be written: " + std::strerror(errno));
+  }
+}
+
 void write_file(const std::string& path, const std::string& content) {
   errno = 0;
   std::ofstream file(path, std::ios::binary);
@@ -114,8 +123,9 @@ int simulate(const SimulateFlags& flags) {
                    .kv_bytes_per_token = layout.kv_bytes_per_token(),
                    .kv_block = flags.kv_block};
   options.plan_lag = flags.plan_lag;
+  if (std::isnan(flags.write_tokens)) throw LoadError("--write-tokens: expected a number, got nan");
   options.policy_costs.write = flags.write_tokens;
-  if (!flags.html.empty()) write_file(flags.html, "");  // rather now than after the work
+  if (!flags.html.empty()) check_writable(flags.html);  // rather now than after the work
   const auto trace = engine::read_trace(flags.trace, {.block_size = flags.block_size});
 
   std::vector<engine::SimulatorResult> results;

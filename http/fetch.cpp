@@ -14,9 +14,12 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/system/system_error.hpp>
+#include <charconv>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace cairn::http {
@@ -50,7 +53,12 @@ std::optional<Address> split(std::string_view url) {
   const auto printable = [](std::string_view s) {
     return s.find_first_of(std::string_view(" \t\r\n\0", 5)) == std::string_view::npos;
   };
-  if (out.host.empty() || out.port.empty() || !printable(url)) return std::nullopt;
+  // The resolver would take a number above the last port modulo 65536.
+  std::uint16_t port = 0;
+  const char* const end = out.port.data() + out.port.size();
+  const auto [stop, error] = std::from_chars(out.port.data(), end, port);
+  const bool is_port = error == std::errc{} && stop == end;
+  if (out.host.empty() || !is_port || !printable(url)) return std::nullopt;
   return out;
 }
 

@@ -28,9 +28,12 @@ refuses --nonsense serve --nonsense
 refuses /nowhere run --model /nowhere --prompt x
 refuses /nowhere model info /nowhere
 refuses /nowhere/x plan solve /nowhere/x
+refuses "$work: cannot be read" plan solve "$work"
 refuses lots serve --model demo --cache-bytes lots
 refuses --disk-bytes serve --model demo --disk-dir "$work/nothing" --disk-bytes lots
 refuses --disk-dir serve --model demo --disk-bytes 1GiB
+# In milliseconds this age is 2^64 and some hours.
+refuses --disk-max-age serve --model demo --disk-dir "$work/nothing" --disk-max-age 213503982335d
 refuses /nowhere cache stat /nowhere
 refuses policy serve --model demo --policy magic
 refuses /nowhere/keys serve --model demo --api-key-file /nowhere/keys
@@ -43,8 +46,14 @@ refuses "balanced:M" plan simulate --trace "$work/trace.csv" --policy magic
 refuses lots plan simulate --trace "$work/trace.csv" --bytes lots
 refuses no-such-shape plan simulate --trace "$work/trace.csv" --model-shape no-such-shape
 refuses /nowhere/r.html plan simulate --trace "$work/trace.csv" --html /nowhere/r.html
+refuses --write-tokens plan simulate --trace "$work/trace.csv" --write-tokens nan
+echo earlier >"$work/earlier.html"
+refuses /nowhere/t plan simulate --trace /nowhere/t --html "$work/earlier.html"
+grep -q earlier "$work/earlier.html" || fail "a replay that failed cost the report of an earlier one"
 refuses "field 'policy'" plan explain "$work/empty.json"
 refuses "Connection refused" plan explain http://127.0.0.1:1
+refuses "only http://" plan explain https://127.0.0.1:1
+refuses "expected http://host" plan explain http://
 
 echo '{"demand": [[512, 3], [2048, 1]], "budget": 1}' | "$cairn" plan solve - | python3 -m json.tool >/dev/null || fail "plan solve"
 forest='"nodes": [{"parent": -1, "depth": 500, "demand": 1}], "state_bytes": 8, "kv_bytes_per_token": 2'

@@ -46,7 +46,8 @@ TEST_CASE("what is not there, not reached, too large or no URL is an error in on
   const std::string gone = url_of(s, "/v1/models");
   s.server->stop(std::chrono::milliseconds(0));
   CHECK(http::fetch(gone).error().code == ErrorCode::unavailable);
-  for (const char* url : {"", "https://x/", "http://", "http:///x", "http://a b/", "/file"}) {
+  for (const char* url : {"", "https://x/", "http://", "http:///x", "http://a b/", "/file",
+                          "http://a:99999/", "http://a:-1/"}) {
     INFO(url);
     CHECK(http::fetch(url).error().code == ErrorCode::bad_request);
   }
