@@ -33,6 +33,15 @@ void DemandForest::add_below(PlanNode node, double by) {
 // Each atom to the deepest node at or above it. `masses` false: sums are recounted afterwards.
 void DemandForest::spread(const Young& young, double by, bool masses) {
   PlanNode n = young.end;
+  // Mostly nothing has come between: all are nearest to where the prompt left what was known.
+  const PlanNode above = tree_[n].parent;
+  if (points_[above].prompt != static_cast<std::int32_t>(&young - young_.data())) {
+    for (std::size_t i = 0; i < young.atoms.size(); ++i) {
+      points_[above].atoms += by;
+      if (masses) add_mass(above, by);
+    }
+    return;
+  }
   for (auto x = young.atoms.rbegin(); x != young.atoms.rend(); ++x) {
     while (tree_[n].depth > *x) n = tree_[n].parent;
     points_[n].atoms += by;
