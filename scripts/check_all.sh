@@ -21,7 +21,7 @@ done
 scripts/install_dependencies.sh test
 cmake --preset release >/dev/null
 cmake --build --preset release
-cmake --build --preset release --target bench_placement bench_prefix bench_kernels bench_tokenizer
+cmake --build --preset release --target bench_placement bench_prefix bench_kernels bench_tokenizer bench_reach bench_planner
 
 echo "== speed of the Qwen3.5-0.8B shape, bf16 (floors: prefill of 512 at 100 tokens/s, decode at 10)"
 build/release/cairn bench model --shape qwen3.5-0.8b --lengths 128,512,2048 --json >build/bench_model.json
@@ -44,6 +44,12 @@ build/release/bench/bench_prefix
 
 echo "== soak: $minutes minutes"
 python3 scripts/soak.py build/release/cairn --minutes "$minutes"
+
+echo "== the default rule against all others, on every recorded order"
+build/release/bench/bench_reach --threads 2 bench/traces
+
+echo "== late plans, planner under 0.2 ms a request"
+build/release/bench/bench_planner bench/traces/mix5.csv.gz
 
 if [ -n "$torch" ]; then
   echo "== reference packages"
