@@ -273,8 +273,10 @@ void Router::on(const Refused& m) {
   if (m.why.ever && busy_ == 0 && !refused_at_rest_) refused_at_rest_ = now;
   const bool hopeless = busy_ == 0 && refused_at_rest_ && now - *refused_at_rest_ > kReleaseGrace;
   if (!m.why.ever || hopeless) {
-    return fail_request(requests_.at(sequence->request),
-                        Error{ErrorCode::no_memory, m.why.message, "messages"});
+    Request& request = requests_.at(sequence->request);
+    const bool chat = std::holds_alternative<ChatPrompt>(request.ticket->request.prompt);
+    return fail_request(request,
+                        Error{ErrorCode::no_memory, m.why.message, chat ? "messages" : "prompt"});
   }
   no_room_ = true;  // until memory comes back; the tick sees to it when nothing runs
 }
