@@ -21,11 +21,11 @@ struct Rule {
   const char* name;
   Argument argument;
   bool takes_branch;  // "+branch" may follow
-  Made (*make)(const PolicyName& name, std::string spelling);
+  Made (*make)(const PolicyName& name, const std::string& spelling);
 };
 
-Made nothing(const PolicyName&, std::string spelling) {
-  return std::make_unique<NothingPolicy>(std::move(spelling));
+Made nothing(const PolicyName&, const std::string& spelling) {
+  return std::make_unique<NothingPolicy>(spelling);
 }
 
 std::vector<std::int32_t> narrowed(const std::vector<std::int64_t>& positions) {
@@ -36,9 +36,9 @@ std::vector<std::int32_t> narrowed(const std::vector<std::int64_t>& positions) {
 }
 
 template <Spacing kSpacing>
-Made spaced(const PolicyName& name, std::string spelling) {
+Made spaced(const PolicyName& name, const std::string& spelling) {
   return std::make_unique<SpacedPolicy>(
-      std::move(spelling), name.branch, Touch::resumed, [count = name.count](std::int32_t length) {
+      spelling, name.branch, Touch::resumed, [count = name.count](std::int32_t length) {
         return narrowed(spaced_positions(kSpacing, length, count));
       });
 }
@@ -50,9 +50,9 @@ std::vector<std::int32_t> multiples(std::int32_t step, std::int32_t length) {
 }
 
 // Every block of a path is used by whoever comes along it.
-Made block(const PolicyName& name, std::string spelling) {
+Made block(const PolicyName& name, const std::string& spelling) {
   return std::make_unique<SpacedPolicy>(
-      std::move(spelling), name.branch, Touch::path,
+      spelling, name.branch, Touch::path,
       [step = static_cast<std::int32_t>(name.count)](std::int32_t length) {
         return multiples(step, length);
       });
@@ -62,27 +62,27 @@ std::int32_t root_of(std::int32_t length) {
   return static_cast<std::int32_t>(std::floor(std::sqrt(static_cast<double>(length))));
 }
 
-Made root_spaced(const PolicyName& name, std::string spelling) {
+Made root_spaced(const PolicyName& name, const std::string& spelling) {
   return std::make_unique<SpacedPolicy>(
-      std::move(spelling), name.branch, Touch::resumed,
+      spelling, name.branch, Touch::resumed,
       [](std::int32_t length) { return multiples(std::max(root_of(length), 1), length); });
 }
 
 template <bool kBranch, Touch kTouch>
-Made ends(const PolicyName&, std::string spelling) {
-  return std::make_unique<RulePolicy>(std::move(spelling), kBranch, kTouch);
+Made ends(const PolicyName&, const std::string& spelling) {
+  return std::make_unique<RulePolicy>(spelling, kBranch, kTouch);
 }
 
-Made planned(const PolicyName& name, std::string spelling) {
-  return std::make_unique<PlannedPolicy>(std::move(spelling), name.branch);
+Made planned(const PolicyName& name, const std::string& spelling) {
+  return std::make_unique<PlannedPolicy>(spelling, name.branch);
 }
 
-Made marconi(const PolicyName& name, std::string spelling) {
-  if (name.has_argument) return std::make_unique<MarconiPolicy>(std::move(spelling), name.alpha);
-  return std::make_unique<TunedMarconiPolicy>(std::move(spelling));
+Made marconi(const PolicyName& name, const std::string& spelling) {
+  if (name.has_argument) return std::make_unique<MarconiPolicy>(spelling, name.alpha);
+  return std::make_unique<TunedMarconiPolicy>(spelling);
 }
 
-Made forest(const PolicyName&, std::string) { return std::make_unique<ForestPolicy>(); }
+Made forest(const PolicyName&, const std::string&) { return std::make_unique<ForestPolicy>(); }
 
 constexpr Rule kRules[] = {
     {"none", Argument::none, false, nothing},
