@@ -115,6 +115,7 @@ class ActorEngine final : public Engine {
   EngineStats stats() const override;
   Health health() const override;
   Result<DroppedCache> drop_cache(std::chrono::milliseconds timeout) override {
+    shared_->first_kept_request = next_id_.load();
     return admin_.drop_cache(*runtime_, timeout);
   }
   Result<std::string> plan_json(std::chrono::milliseconds timeout) override {

@@ -242,6 +242,7 @@ struct Observed {
   Box<std::vector<engine::PlanEvent>> events;
   std::uint64_t budget = 0;
   engine::PolicyCosts costs;
+  std::int64_t weight = 0;  // what it adds to Shared::plan_backlog
 };
 using PlannerMessage = std::variant<Observed>;
 

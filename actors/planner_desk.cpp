@@ -27,7 +27,9 @@ PlannerDesk::PlannerDesk(std::shared_ptr<Shared> shared, Mail& mail)
     : shared_(std::move(shared)),
       mail_(mail),
       options_(engine::planner_options_for(shared_->options.policy, shared_->context_length)),
-      planner_(options_) {}
+      planner_(options_) {
+  shared_->plan_backlog = 0;  // what an earlier planner had not read went with it
+}
 
 void PlannerDesk::handle(const PlannerMessage& message) {
   if (!gives_way_) give_way_to_inference();
@@ -36,6 +38,7 @@ void PlannerDesk::handle(const PlannerMessage& message) {
 }
 
 void PlannerDesk::on(const Observed& m) {
+  shared_->plan_backlog -= m.weight;
   if (options_.checkpoints > 0) {
     for (const engine::Observation& o : m.observations) planner_.observe(o);
     if (planner_.due()) publish(planner_.solve());

@@ -66,6 +66,12 @@ void PrefixDesk::on(const Lookup& message) {
 void PrefixDesk::tell_planner() {
   auto observations = cache_.take_observations();
   if (observations.empty()) return;
+  // A planner that falls behind or hangs gets a snapshot once it has caught up, not a mailbox
+  // without end.
+  if (shared_->plan_backlog.load() > static_cast<std::int64_t>(engine::PlanLog::kMost)) {
+    cache_.stop_plan_events();
+    return;
+  }
   Observed seen;
   seen.observations = std::move(observations);
   seen.budget = cache_.budget();
@@ -75,6 +81,9 @@ void PrefixDesk::tell_planner() {
   } else {
     seen.replica = cache_.plan_replica();
   }
+  seen.weight =
+      static_cast<std::int64_t>(seen.observations.size() + (seen.events ? seen.events->size() : 0));
+  shared_->plan_backlog += seen.weight;
   mail_.planner(std::move(seen));
 }
 

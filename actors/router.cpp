@@ -166,7 +166,9 @@ void Router::start_lookup(Sequence& sequence) {
   lookup->tokens = sequence.tokens;
   lookup->structure = request.prompt->structure;
   lookup->max_new = request.max_new - sequence.generated;
-  lookup->use_cache = request.ticket->request.use_cache && !request.ticket->request.prompt_logprobs;
+  lookup->use_cache = request.ticket->request.use_cache &&
+                      !request.ticket->request.prompt_logprobs &&
+                      request.ticket->id >= shared_->first_kept_request.load();
   lookup->may_wait = sequence.may_wait;
   lookup->scope = request.ticket->scope;
   set_phase(sequence, Phase::looking);

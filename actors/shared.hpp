@@ -39,6 +39,8 @@ struct Shared {
 
   Tickets tickets;  // submitted, last event not yet delivered
   std::atomic<std::uint64_t> next_sequence{1};
+  /// Requests submitted before the last drop neither use the cache nor enter it.
+  std::atomic<RequestId> first_kept_request{0};
   std::atomic<std::uint64_t> first_kept{
       0};  // sequences before it came before the cache was dropped
   // Read by Engine::submit, stats and health without asking an actor.
@@ -54,6 +56,7 @@ struct Shared {
   std::atomic<double> prefill_seconds_a{0}, prefill_seconds_b{0};
   std::atomic<double> seconds_per_state_copy{0};
   std::vector<std::byte> learned;             // by the policy before this start; empty: nothing
+  std::atomic<std::int64_t> plan_backlog{0};  // events that the planner has not yet applied
   std::atomic<std::int64_t> disk_backlog{0};  // states that wait to be written
   std::atomic<bool> disk_counted{false};      // a disk actor has told the counters of its store
   std::atomic<bool> executor_up{false};

@@ -29,8 +29,8 @@ std::string shown(double bytes) {
 
 class BudgetSearch {
  public:
-  BudgetSearch(ForestSolver& solver, double budget)
-      : solver_(solver), layout_(solver.layout()), budget_(budget) {}
+  BudgetSearch(ForestSolver& solver, double budget, Effort effort)
+      : solver_(solver), layout_(solver.layout()), budget_(budget), effort_(effort) {}
 
   Result<ForestPlan> run() {
     fits_ = priced(pinned_only(), 0);
@@ -128,7 +128,9 @@ class BudgetSearch {
 
   ForestHolds filled() const {
     ForestEditor plan(layout_, spliced(fits_, over_));
+    if (effort_ == Effort::bound) return plan.holds();
     plan.fill(budget_);
+    if (effort_ == Effort::fill) return plan.holds();
     const bool proven = plan.cost() <= bound_ * (1 + kSame);
     if (!proven && layout_.size() * over_.plan.states.size() <= kExchangeWork) {
       plan.exchange(budget_);
@@ -187,13 +189,14 @@ class BudgetSearch {
   ForestSolver& solver_;
   const ForestLayout& layout_;
   double budget_;
+  Effort effort_;
   Candidate fits_, over_;
   double bound_ = 0;
   double price_ = 0;
 };
 
-Result<ForestPlan> ForestSolver::solve_within(double budget_bytes) {
-  return BudgetSearch(*this, budget_bytes).run();
+Result<ForestPlan> ForestSolver::solve_within(double budget_bytes, Effort effort) {
+  return BudgetSearch(*this, budget_bytes, effort).run();
 }
 
 }  // namespace cairn::engine

@@ -45,13 +45,13 @@ PlanCertificate ForestPlanner::certify() const {
   c.claims = tree.claims();
   c.bytes = tree.bytes();
   c.cost = tree_cost(tree, rates, claimed, costs_.prefill);
-  const auto best = solve_tree(tree, rates, hold, costs_.prefill, budget);
+  const auto best = solve_tree(tree, rates, hold, costs_.prefill, budget, Effort::fill);
   check(best.ok(), "what is kept does not fit its own bytes");
   c.best = best->cost;
   c.bound = best->bound;
   // With everything that was ever seen to choose from, computed or not.
   const auto anything = [](PlanNode) { return Hold::may; };
-  const auto ideal = solve_tree(tree, rates, anything, costs_.prefill, budget);
+  const auto ideal = solve_tree(tree, rates, anything, costs_.prefill, budget, Effort::bound);
   check(ideal.ok(), "a plan without pinned states always fits");
   c.ideal = ideal->bound;
   return c;

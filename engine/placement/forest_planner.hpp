@@ -14,7 +14,7 @@ namespace cairn::engine {
 
 struct ForestPlannerOptions {
   /// Requests between certificates; each costs an exact solve of the forest.
-  std::uint64_t certify_every = 64;
+  std::uint64_t certify_every = 256;
 };
 
 /// Owned by one thread (the planner actor, the simulator).

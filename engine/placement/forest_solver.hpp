@@ -19,6 +19,10 @@
 
 namespace cairn::engine {
 
+/// What is done for a budget's plan once the bound is known: nothing more, filling what is left
+/// over, or exchanging single states as well.
+enum class Effort : std::uint8_t { bound, fill, exchange };
+
 /// Solves one forest as often as asked. Not thread-safe.
 class ForestSolver {
  public:
@@ -33,7 +37,7 @@ class ForestSolver {
   /// splices the two plans that are optimal at the price of that bound, fills what is left over by
   /// saved seconds per byte and, where nodes times states are few, exchanges single states. With
   /// one chain and free KV it is optimal. Fails when the pinned states do not fit.
-  Result<ForestPlan> solve_within(double budget_bytes);
+  Result<ForestPlan> solve_within(double budget_bytes, Effort effort = Effort::exchange);
 
   /// Cost and bytes of holding exactly these states; bound and price stay 0.
   ForestPlan measure(std::span<const std::int32_t> states) const;

@@ -75,11 +75,11 @@ CompressedTree compress_tree(const PlanTree& tree, std::span<const double> rates
 
 Result<TreePlan> solve_tree(const PlanTree& tree, std::span<const double> rates,
                             const std::function<Hold(PlanNode)>& hold, CostModel cost,
-                            double budget_bytes) {
+                            double budget_bytes, Effort effort) {
   const CompressedTree compressed = compress_tree(tree, rates, hold, cost);
   auto solver = ForestSolver::make(compressed.nodes, cost);
   if (!solver) return solver.error();
-  const auto plan = solver->solve_within(budget_bytes);
+  const auto plan = solver->solve_within(budget_bytes, effort);
   if (!plan) return plan.error();
   TreePlan out;
   for (const std::int32_t s : plan->states) {

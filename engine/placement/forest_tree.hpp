@@ -47,7 +47,7 @@ struct TreePlan {
 /// ForestSolver::solve_within on the compressed tree. Fails when what must be held does not fit.
 Result<TreePlan> solve_tree(const PlanTree& tree, std::span<const double> rates,
                             const std::function<Hold(PlanNode)>& hold, CostModel cost,
-                            double budget_bytes);
+                            double budget_bytes, Effort effort = Effort::exchange);
 
 /// Cost of holding states exactly where `held` says: beside a bound it is what a standing plan is
 /// certified by. O(tree size).

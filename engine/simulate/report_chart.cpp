@@ -124,7 +124,8 @@ class Drawing {
   void axes() {
     const std::string faint = "stroke=\"currentColor\" stroke-opacity=\".15\"";
     const double bottom = kTop + plot_height_, right = kLeft + kPlotWidth;
-    for (double y = 0; y <= top_ * (1 + 1e-9); y += step_) {
+    for (int i = 0; i * step_ <= top_ * (1 + 1e-9); ++i) {
+      const double y = i * step_;
       stroke(kLeft, py(y), right, py(y), faint);
       text(kLeft - 8, py(y) + 4, "end", short_number(y));
     }
@@ -147,8 +148,9 @@ class Drawing {
     if (!chart_.x_marks.empty() || chart_.log_x) return chart_.x_marks;
     std::vector<std::pair<double, std::string>> even;
     const double step = rounded_up((high_ - low_) / 5);
-    for (double x = std::ceil(low_ / step) * step; x <= high_ + 1e-9 * step; x += step) {
-      even.emplace_back(x, short_number(x));
+    const double first = std::ceil(low_ / step) * step;
+    for (int i = 0; first + i * step <= high_ + 1e-9 * step; ++i) {
+      even.emplace_back(first + i * step, short_number(first + i * step));
     }
     return even;
   }
