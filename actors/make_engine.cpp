@@ -115,7 +115,6 @@ class ActorEngine final : public Engine {
   EngineStats stats() const override;
   Health health() const override;
   Result<DroppedCache> drop_cache(std::chrono::milliseconds timeout) override {
-    shared_->first_kept_request = next_id_.load();
     return admin_.drop_cache(*runtime_, timeout);
   }
   Result<std::string> plan_json(std::chrono::milliseconds timeout) override {
@@ -298,6 +297,7 @@ Result<RequestId> ActorEngine::submit(GenerateRequest request, EventSink sink) {
   }
   auto ticket = std::make_shared<actors::Ticket>();
   ticket->id = next_id_++;
+  ticket->first_sequence = shared_->next_sequence.fetch_add(static_cast<std::uint64_t>(request.n));
   ticket->submitted = Clock::now();
   ticket->deadline =
       ticket->submitted + std::clamp(request.timeout.value_or(shared_->options.request_timeout),

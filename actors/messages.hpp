@@ -78,6 +78,7 @@ class WaitingPlace {
 /// A submitted request, immutable once it is sent.
 struct Ticket {
   RequestId id = 0;
+  std::uint64_t first_sequence = 0;  // its choices' sequences count from it, in order of submission
   GenerateRequest request;
   int worker = 0;     // the text worker that serves its stream
   int preparer = 0;   // the one that tokenizes its prompt

@@ -139,7 +139,9 @@ void Router::enqueue_choices(Request& request) {
       std::make_shared<const std::vector<std::int32_t>>(std::move(request.prompt->tokens));
   for (std::int32_t choice = 0; choice < request.ticket->request.n; ++choice) {
     Sequence sequence;
-    sequence.id = make_sequence_id(shared_->next_sequence++, request.ticket->worker);
+    sequence.id =
+        make_sequence_id(request.ticket->first_sequence + static_cast<std::uint64_t>(choice),
+                         request.ticket->worker);
     sequence.request = request.ticket->id;
     sequence.choice = choice;
     sequence.tokens = tokens;
@@ -166,9 +168,7 @@ void Router::start_lookup(Sequence& sequence) {
   lookup->tokens = sequence.tokens;
   lookup->structure = request.prompt->structure;
   lookup->max_new = request.max_new - sequence.generated;
-  lookup->use_cache = request.ticket->request.use_cache &&
-                      !request.ticket->request.prompt_logprobs &&
-                      request.ticket->id >= shared_->first_kept_request.load();
+  lookup->use_cache = request.ticket->request.use_cache && !request.ticket->request.prompt_logprobs;
   lookup->may_wait = sequence.may_wait;
   lookup->scope = request.ticket->scope;
   set_phase(sequence, Phase::looking);

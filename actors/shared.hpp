@@ -39,10 +39,8 @@ struct Shared {
 
   Tickets tickets;  // submitted, last event not yet delivered
   std::atomic<std::uint64_t> next_sequence{1};
-  /// Requests submitted before the last drop neither use the cache nor enter it.
-  std::atomic<RequestId> first_kept_request{0};
-  std::atomic<std::uint64_t> first_kept{
-      0};  // sequences before it came before the cache was dropped
+  // Sequences before it were submitted before the cache was dropped.
+  std::atomic<std::uint64_t> first_kept{0};
   // Read by Engine::submit, stats and health without asking an actor.
   std::atomic<std::int64_t> waiting{0};  // tickets not yet admitted to the batch
   std::atomic<std::int64_t> waiting_tokens{0};

@@ -232,6 +232,20 @@ TEST_CASE("what runs or waits while the cache is dropped is answered and leaves 
   CHECK(ask(*engine, endless(ids(400, 1), 4)).cached() > 0);
 }
 
+TEST_CASE("a prompt that is still text when the cache is dropped leaves nothing either") {
+  const auto engine = make_engine(tiny());
+  const auto request = endless(ids(200, 3), 2);
+  {
+    const Failpoints slow("text.prepare=sleep:300");
+    Call call(*engine, request);
+    REQUIRE(engine->drop_cache(kPatience).ok());
+    REQUIRE_FALSE(call.wait().error);
+  }
+  CHECK(engine->stats().cached_states == 0);
+  CHECK(ask(*engine, request).cached() == 0);
+  CHECK(ask(*engine, request).cached() == 199);
+}
+
 TEST_CASE(
     "what is being read while the cache is dropped does not come back, nor is it waited for") {
   SlowDisk disk;
