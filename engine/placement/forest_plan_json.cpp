@@ -9,6 +9,7 @@
 
 #include "engine/placement/forest_solver.hpp"
 #include "engine/placement/plan_json.hpp"
+#include "engine/request/json_text.hpp"
 
 namespace cairn::engine {
 namespace {
@@ -91,35 +92,30 @@ Result<ForestPlan> solve(const Problem& problem) {
   return solver->solve_at(*problem.price);
 }
 
-void append_nodes(std::string& out, const char* key, std::span<const std::int32_t> nodes) {
-  out += std::string("\"") + key + "\":[";
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (i > 0) out += ',';
-    out += std::to_string(nodes[i]);
-  }
-  out += "],";
+void write_nodes(JsonWriter& json, const char* key, std::span<const std::int32_t> nodes) {
+  json.key(key).begin_array();
+  for (const std::int32_t node : nodes) json.integer(node);
+  json.end_array();
 }
 
 std::string to_json(const ForestPlan& plan) {
-  std::string out = "{";
-  append_nodes(out, "states", plan.states);
-  append_nodes(out, "kept_edges", plan.kept_edges);
-  out += "\"bytes\":";
+  JsonWriter json;
+  json.begin_object();
+  write_nodes(json, "states", plan.states);
+  write_nodes(json, "kept_edges", plan.kept_edges);
+  json.key("bytes");
   if (plan.bytes == std::floor(plan.bytes)) {
-    out += std::to_string(static_cast<std::int64_t>(plan.bytes));
+    json.integer(static_cast<std::int64_t>(plan.bytes));
   } else {
-    append_number(out, plan.bytes);
+    json.number(plan.bytes);
   }
-  const auto number = [&out](const char* key, double value) {
-    out += std::string(",\"") + key + "\":";
-    append_number(out, value);
-  };
-  number("cost", plan.cost);
-  number("bound", plan.bound);
-  number("gap", plan.gap());
-  number("gap_ratio", plan.gap_ratio());
-  number("price", plan.price);
-  return out + "}";
+  json.key("cost").number(plan.cost);
+  json.key("bound").number(plan.bound);
+  json.key("gap").number(plan.gap());
+  json.key("gap_ratio").number(plan.gap_ratio());
+  json.key("price").number(plan.price);
+  json.end_object();
+  return json.take();
 }
 
 }  // namespace

@@ -48,8 +48,9 @@ double finite(const json::Value& v, const std::string& field, double high) {
   if (v.is(json::Kind::number) && x >= 0 && x <= high && std::isfinite(x)) return x;
   std::string expected = "a finite number of at least 0";
   if (std::isfinite(high)) {
-    expected += " and at most ";
-    append_number(expected, high);
+    std::array<char, 32> text{};
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), high).ptr;
+    expected.append(" and at most ").append(text.data(), end);
   }
   throw Bad{field, expected + ", got " + shown(v)};
 }
@@ -84,12 +85,6 @@ CostModel read_cost(const json::Value& v) {
   if (const auto* b = v.find("b")) cost.b = finite(*b, "cost.b", kMaxCost);
   if (!(cost.a + cost.b > 0)) throw Bad{"cost", "a or b above 0"};
   return cost;
-}
-
-void append_number(std::string& out, double x) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), x).ptr;
-  out.append(text.data(), end);
 }
 
 }  // namespace cairn::engine::plan_json

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the readers of plan files share: fields with limits, errors that name them, numbers.
+// What the readers of plan files share: fields with limits, errors that name them.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,5 @@ void only_known(const json::Value& object, const std::string& prefix,
 const json::Value& required(const json::Value& object, const std::string& field, const char* what);
 /// {"a": .., "b": ..}, both optional.
 CostModel read_cost(const json::Value& v);
-
-/// Shortest text that reads back as the same double.
-void append_number(std::string& out, double x);
 
 }  // namespace cairn::engine::plan_json

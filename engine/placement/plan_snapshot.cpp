@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/json.hpp"
+#include "engine/placement/plan_json.hpp"
 #include "engine/request/json_text.hpp"
 
 namespace cairn::engine {
@@ -24,11 +25,7 @@ const char* to_string(Claim claim) {
   return "none";
 }
 
-// Thrown inside this file only; parse_plan_snapshot turns it into an Error.
-struct Bad {
-  std::string field;
-  std::string expected;
-};
+using plan_json::Bad;
 
 class Reader {
  public:
@@ -168,8 +165,7 @@ Result<PlanSnapshot> parse_plan_snapshot(std::string_view text) {
   try {
     return Reader().read(*document);
   } catch (const Bad& bad) {
-    const std::string field = bad.field.empty() ? "the document" : "field '" + bad.field + "'";
-    return Error{ErrorCode::bad_request, field + ": expected " + bad.expected, bad.field};
+    return plan_json::to_error(bad);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "engine/placement/forest_plan_json.hpp"
 #include "engine/placement/plan_json.hpp"
 #include "engine/placement/spacings.hpp"
+#include "engine/request/json_text.hpp"
 
 namespace cairn::engine {
 namespace {
@@ -66,32 +67,28 @@ Problem read_problem(const json::Value& v) {
   return problem;
 }
 
-// "positions":[..],"expected_recompute":x
-void append_plan(std::string& out, std::span<const std::int64_t> positions, double cost) {
-  out += "\"positions\":[";
-  for (std::size_t i = 0; i < positions.size(); ++i) {
-    if (i > 0) out += ',';
-    out += std::to_string(positions[i]);
-  }
-  out += "],\"expected_recompute\":";
-  append_number(out, cost);
+// {"positions":[..],"expected_recompute":x, and the object stays open.
+void write_plan(JsonWriter& json, std::span<const std::int64_t> positions, double cost) {
+  json.begin_object().key("positions").begin_array();
+  for (const std::int64_t position : positions) json.integer(position);
+  json.end_array().key("expected_recompute").number(cost);
 }
 
 std::string solve(const Problem& problem) {
   const DpResult best =
       place_checkpoints(problem.demand, problem.budget, problem.cost, problem.grain);
-  std::string out = "{";
-  append_plan(out, best.positions, best.cost);
-  out += ",\"baselines\":{";
+  JsonWriter json;
+  write_plan(json, best.positions, best.cost);
+  json.key("baselines").begin_object();
   for (const Spacing spacing : kSpacings) {
     const auto positions =
         spaced_positions(spacing, problem.deepest, problem.budget, problem.grain);
-    if (spacing != kSpacings.front()) out += ',';
-    out += '"' + std::string(to_string(spacing)) + "\":{";
-    append_plan(out, positions, placement_cost(problem.demand, positions, problem.cost));
-    out += '}';
+    json.key(to_string(spacing));
+    write_plan(json, positions, placement_cost(problem.demand, positions, problem.cost));
+    json.end_object();
   }
-  return out + "}}";
+  json.end_object().end_object();
+  return json.take();
 }
 
 }  // namespace
