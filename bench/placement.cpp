@@ -1,37 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times of the placement programme and of a full re-plan. Prints one line per fact; exits 1 when
 // one is missed.
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <random>
 #include <vector>
 
+#include "bench/timing.hpp"
 #include "engine/placement/dp.hpp"
 #include "engine/placement/planner.hpp"
 
 using namespace cairn::engine;
+using cairn::bench::best_seconds;
 
 namespace {
-
-// Processor time, so that a busy machine does not fail a fact.
-double processor_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-double best_seconds(int rounds, const std::function<void()>& work) {
-  double best = 1e9;
-  for (int i = 0; i < rounds; ++i) {
-    const double start = processor_seconds();
-    work();
-    best = std::min(best, processor_seconds() - start);
-  }
-  return best;
-}
 
 std::vector<DemandPoint> random_demand(int depths) {
   std::mt19937_64 rng(5);

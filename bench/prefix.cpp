@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times of the prefix cache at the sizes of Qwen3.5-0.8B (no data is touched, so it needs no
 // memory). Prints one line per fact; exits 1 when one is missed.
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -12,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "bench/timing.hpp"
 #include "engine/placement/forest_policy.hpp"
 #include "engine/prefix/prefix_cache.hpp"
 #include "engine/prefix/radix_forest.hpp"
 
 using namespace cairn;
 using namespace cairn::engine;
+using cairn::bench::processor_seconds;
 
 namespace {
 
@@ -25,13 +25,6 @@ constexpr model::MemoryLayout kLayout{.kv_block_bytes = 196'608, .state_bytes = 
 constexpr ByteCosts kCosts{.state_bytes = kLayout.state_bytes,
                            .kv_bytes_per_token = kLayout.kv_block_bytes / model::kBlockTokens,
                            .kv_block = model::kBlockTokens};
-
-// Processor time, so that a busy machine does not fail a fact.
-double processor_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 int missed = 0;
 

@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Run by name only: test_engine_batch "[time]".
-#include <time.h>
-
 #include <cstdio>
 
+#include "bench/timing.hpp"
 #include "tests/engine/batch/harness.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace cairn;
 using namespace cairn::testing;
-
-namespace {
-
-double processor_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-}  // namespace
+using cairn::bench::processor_seconds;
 
 TEST_CASE("a step of eight decoding sequences costs under 20 us around the model", "[.][time]") {
   constexpr int kSteps = 20'000;
