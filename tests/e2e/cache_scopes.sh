@@ -3,28 +3,12 @@
 # Whose prompts a client of the real server finds, and what the admin can do to them.  cache_scopes.sh CAIRN_BINARY WORK_DIR
 set -euo pipefail
 cairn=$1 work=$2/scopes
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "$(dirname "$0")/server.sh"
 rm -rf "$work"
 mkdir -p "$work"
 printf 'key-of-ann\nkey-of-bob\n' >"$work/keys"
-server=0
-trap '[ $server = 0 ] || kill -KILL $server 2>/dev/null || true' EXIT
-
-# start NAME FLAGS...: sets $server and $url.
-start() {
-  local name=$1
-  shift
-  rm -f "$work/port"
-  CAIRN_ADMIN_KEY=root "$cairn" serve --model demo --port 0 --port-file "$work/port" --threads 1 --cache-bytes 64MiB \
-    --api-key-file "$work/keys" "$@" >"$work/$name.out" 2>"$work/$name.err" &
-  server=$!
-  for _ in $(seq 600); do
-    [ -s "$work/port" ] && break
-    kill -0 $server 2>/dev/null || fail "the server ended at start: $(cat "$work/$name.err")"
-    sleep 0.1
-  done
-  url=http://127.0.0.1:$(cat "$work/port")
-}
+export CAIRN_ADMIN_KEY=root
+start() { start_server "$1" --threads 1 --cache-bytes 64MiB --api-key-file "$work/keys" "${@:2}"; }
 stop() {
   kill -TERM $server
   wait $server || fail "the server ended with $?"

@@ -4,27 +4,12 @@
 #   disk_cache.sh CAIRN_BINARY WORK_DIR
 set -euo pipefail
 cairn=$1 work=$2/disk
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "$(dirname "$0")/server.sh"
 rm -rf "$work"
 mkdir -p "$work"
 dir=$work/cache
 
-# start NAME FLAGS...: sets $server and $url.
-start() {
-  local name=$1
-  shift
-  rm -f "$work/port"
-  "$cairn" serve --model demo --port 0 --port-file "$work/port" --threads 1 --cache-bytes 64MiB --disk-dir "$dir" "$@" \
-    >"$work/$name.out" 2>"$work/$name.err" &
-  server=$!
-  for _ in $(seq 600); do
-    [ -s "$work/port" ] && break
-    kill -0 $server 2>/dev/null || fail "the server ended at start: $(cat "$work/$name.err")"
-    sleep 0.1
-  done
-  url=http://127.0.0.1:$(cat "$work/port")
-}
-trap 'kill -KILL $server 2>/dev/null || true' EXIT
+start() { start_server "$1" --threads 1 --cache-bytes 64MiB --disk-dir "$dir" "${@:2}"; }
 
 document=$(python3 -c 'print(" ".join(f"The stone number {i} lies beside the stone number {i * 7 % 101}." for i in range(120)))')
 python3 - "$document" >"$work/request" <<'PY'

@@ -7,22 +7,11 @@ cairn=$1 work=$2/$3 kind=$3
 here=$(cd "$(dirname "$0")" && pwd)
 openai_version=1.109.1
 
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "$here/server.sh"
 [ -x "$cairn" ] || fail "$cairn is not built"
 mkdir -p "$work"
-rm -f "$work/port"
 
-"$cairn" serve --model demo --port 0 --port-file "$work/port" --cache-bytes 256MiB --threads 2 \
-  >"$work/server.out" 2>"$work/server.log" &
-server=$!
-trap 'kill -KILL $server 2>/dev/null || true' EXIT
-for _ in $(seq 600); do
-  [ -s "$work/port" ] && break
-  kill -0 $server 2>/dev/null || fail "the server ended at start: $(cat "$work/server.log")"
-  sleep 0.1
-done
-[ -s "$work/port" ] || fail "no port after 60 s: $(cat "$work/server.log")"
-url=http://127.0.0.1:$(cat "$work/port")
+start_server server --cache-bytes 256MiB --threads 2
 
 case $kind in
   curl)
@@ -45,5 +34,5 @@ kill -TERM $server
 code=0
 wait $server || code=$?
 trap - EXIT
-[ $code = 0 ] || fail "the server ended with $code after SIGTERM: $(tail -5 "$work/server.log")"
+[ $code = 0 ] || fail "the server ended with $code after SIGTERM: $(tail -5 "$work/server.err")"
 echo "passed: $kind"
