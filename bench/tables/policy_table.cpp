@@ -33,10 +33,8 @@ std::vector<TableCell> read_policy_table(const std::string& path) {
 
 engine::ReplayResult replay_trace(const engine::Trace& trace, engine::CachePolicy& policy,
                                   double gigabytes) {
-  engine::ShapeReplay run(policy, {.state_bytes = 19'500'000, .kv_bytes_per_token = 12'288},
-                          static_cast<std::uint64_t>(gigabytes * 1e9));
-  for (std::size_t i = 0; i < trace.size(); ++i) run.request(trace[i]);
-  return run.result();
+  return engine::replay(trace, policy, {.state_bytes = 19'500'000, .kv_bytes_per_token = 12'288},
+                        static_cast<std::uint64_t>(gigabytes * 1e9));
 }
 
 engine::ReplayResult replay_cell(const TableCell& cell, const engine::Trace& trace) {

@@ -34,32 +34,32 @@ std::int64_t DiskStore::Impl::now() const {
       .count();
 }
 
-DiskHeader DiskStore::Impl::header_of(const DiskSegment& s) const {
+DiskHeader DiskStore::Impl::header(DiskFileKind kind, DiskId id, const ChainEnd& chain,
+                                   const std::string& scope) const {
   DiskHeader h;
-  h.kind = DiskFileKind::segment;
+  h.kind = kind;
   h.fingerprint = fingerprint_;
-  h.id = s.id;
-  h.parent = s.parent.segment;
-  h.parent_blocks = s.parent.blocks;
+  h.id = id;
+  h.parent = chain.segment;
+  h.parent_blocks = chain.blocks;
+  h.name = scope;
+  return h;
+}
+
+DiskHeader DiskStore::Impl::header_of(const DiskSegment& s) const {
+  DiskHeader h = header(DiskFileKind::segment, s.id, s.parent, s.scope);
   h.position = map_.tokens_in(s.parent);
   h.record_bytes = kDiskTokenBytes + options_.layout.kv_block_bytes;
   h.records = static_cast<std::uint32_t>(s.tokens.size() / model::kBlockTokens);
-  h.name = s.scope;
   return h;
 }
 
 DiskHeader DiskStore::Impl::header_of(const DiskStateInfo& s) const {
-  DiskHeader h;
-  h.kind = DiskFileKind::state;
-  h.fingerprint = fingerprint_;
-  h.id = s.id;
-  h.parent = s.chain.segment;
-  h.parent_blocks = s.chain.blocks;
+  DiskHeader h = header(DiskFileKind::state, s.id, s.chain, s.scope);
   h.position = s.position;
   h.record_bytes = kDiskTokenBytes + (s.tail.empty() ? 0 : options_.layout.kv_block_bytes) +
                    options_.layout.state_bytes;
   h.records = 1;
-  h.name = s.scope;
   return h;
 }
 

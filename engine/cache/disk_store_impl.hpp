@@ -90,6 +90,8 @@ class DiskStore::Impl {
   void set_size(const std::string& name, std::uint64_t bytes);
 
   double value_of(const DiskItem& item) const;
+  DiskHeader header(DiskFileKind kind, DiskId id, const ChainEnd& chain,
+                    const std::string& scope) const;
   DiskHeader header_of(const DiskSegment& segment) const;
   DiskHeader header_of(const DiskStateInfo& state) const;
   std::uint64_t bytes_of(const DiskStateInfo& state) const {

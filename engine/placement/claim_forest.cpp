@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/placement/forest_tree.hpp"
+
 namespace cairn::engine {
 
 // Up to the first node that another claim's path has touched already.
@@ -33,36 +35,29 @@ void ClaimForest::compress(const PlanTree& tree, const DemandForest& demand,
   }
   for (const PlanNode n : touched_) {
     if (tree[n].claim == Claim::none && children_[n] < 2) continue;
-    index_[n] = static_cast<std::int32_t>(nodes_.size());
+    index_[n] = static_cast<std::int32_t>(of_.size());
     of_.push_back(n);
-    nodes_.emplace_back();
   }
-  const ByteCosts& costs = tree.costs();
-  const auto bytes = [&](std::int64_t blocks) {
-    return static_cast<double>(blocks * costs.kv_block) *
-           static_cast<double>(costs.kv_bytes_per_token);
-  };
-  for (const PlanNode n : of_) nodes_[static_cast<std::size_t>(index_[n])].demand = demand.mass(n);
+  // Parents take off what their children stand for, so each gets its own part first.
+  std::vector<double> demands;
+  for (const PlanNode n : of_) demands.push_back(demand.mass(n));
   for (const PlanNode n : of_) {
-    DemandNode& node = nodes_[static_cast<std::size_t>(index_[n])];
     PlanNode up = tree[n].parent;
     while (up != kPlanRoot && tree[up].claim == Claim::none && children_[up] < 2) {
       up = tree[up].parent;
     }
-    const std::int32_t depth = tree[n].depth;
-    node.parent = up == kPlanRoot ? -1 : index_[up];
-    node.depth = depth;
-    node.edge_bytes = bytes(depth / costs.kv_block - tree[up].depth / costs.kv_block);
-    node.can_hold = tree[n].claim != Claim::none;
-    node.pinned = node.can_hold && !usable(n);
-    node.state_bytes =
-        static_cast<double>(costs.state_bytes) + bytes(depth % costs.kv_block != 0 ? 1 : 0);
-    if (node.parent >= 0) {
-      nodes_[static_cast<std::size_t>(node.parent)].demand -= demand.mass(n);
+    const Hold hold = tree[n].claim == Claim::none ? Hold::never
+                      : usable(n)                  ? Hold::may
+                                                   : Hold::must;
+    DemandNode node = demand_node(tree, n, up, hold);
+    if (up != kPlanRoot) {
+      node.parent = index_[up];
+      demands[static_cast<std::size_t>(node.parent)] -= demand.mass(n);
     }
+    nodes_.push_back(node);
   }
   // Differences of sums can end a rounding error below nothing.
-  for (DemandNode& node : nodes_) node.demand = std::max(node.demand, 0.0);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) nodes_[i].demand = std::max(demands[i], 0.0);
 }
 
 std::vector<PlanNode> ClaimForest::left_out(const PlanTree& tree, const DemandForest& demand,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/placement/forest_planner.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -39,8 +40,7 @@ PlanCertificate ForestPlanner::certify() const {
   }
   const auto claimed = [&](PlanNode n) { return tree[n].claim != Claim::none; };
   const auto hold = [&](PlanNode n) { return claimed(n) ? Hold::may : Hold::never; };
-  const double budget =
-      static_cast<double>(budget_ == 0 ? tree.bytes() : std::max(budget_, tree.bytes()));
+  const auto budget = static_cast<double>(std::max(budget_, tree.bytes()));
   PlanCertificate c;
   c.claims = tree.claims();
   c.bytes = tree.bytes();

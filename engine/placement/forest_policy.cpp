@@ -22,19 +22,19 @@ double ForestPolicy::loss(PlanNode node) const {
   return std::max(demand_->served(node), 0.0) * std::max(saved, 0.0);
 }
 
-double ForestPolicy::density(PlanNode node) const {
+double ForestPolicy::loss_per_byte(PlanNode node) const {
   return loss(node) / static_cast<double>(tree().added_bytes(node));
 }
 
 void ForestPolicy::list(PlanNode node) {
-  heap_.emplace_back(density(node), node);
+  heap_.emplace_back(loss_per_byte(node), node);
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
 void ForestPolicy::relist() {
   heap_.clear();
   for (PlanNode n = 1; n < tree().slots(); ++n) {
-    if (tree()[n].used && tree()[n].claim != Claim::none) heap_.emplace_back(density(n), n);
+    if (tree()[n].used && tree()[n].claim != Claim::none) heap_.emplace_back(loss_per_byte(n), n);
   }
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
@@ -83,7 +83,7 @@ PlanNode ForestPolicy::least(const Usable& usable) {
   PlanNode found = solved_victim(usable);
   if (found == kNoPlanNode) found = listed_victim(usable);
   if (found != kNoPlanNode) {
-    price_ = options_.price_keep * price_ + (1 - options_.price_keep) * density(found);
+    price_ = options_.price_keep * price_ + (1 - options_.price_keep) * loss_per_byte(found);
   }
   return found;
 }
@@ -97,7 +97,7 @@ PlanNode ForestPolicy::listed_victim(const Usable& usable) {
     const auto [listed, node] = heap_.back();
     heap_.pop_back();
     if (node >= tree().slots() || tree()[node].claim == Claim::none) continue;
-    const double now = density(node);
+    const double now = loss_per_byte(node);
     if (now > listed * kSlack) {
       heap_.emplace_back(now, node);
       std::push_heap(heap_.begin(), heap_.end(), std::greater<>());

@@ -46,14 +46,13 @@ class ForestPolicy final : public CachePolicy {
   void changed(const TreeOp& op) override;
 
   double price() const override { return price_; }
-  double loss_per_byte(PlanNode node) const override { return density(node); }
+  double loss_per_byte(PlanNode node) const override;
   const DemandForest& demand() const { return *demand_; }
   /// Predicted cost per tick of losing a claim.
   double loss(PlanNode node) const;
-  double density(PlanNode node) const;  // loss per byte
 
  private:
-  using Entry = std::pair<double, PlanNode>;  // density when it was listed
+  using Entry = std::pair<double, PlanNode>;  // loss per byte when it was listed
   PlanNode solved_victim(const Usable& usable);
   PlanNode listed_victim(const Usable& usable);
   void list(PlanNode node);
@@ -65,7 +64,7 @@ class ForestPolicy final : public CachePolicy {
   ForestOptions options_;
   PolicyCosts costs_;
   std::unique_ptr<DemandForest> demand_;
-  std::vector<Entry> heap_;  // least density on top
+  std::vector<Entry> heap_;  // the least on top
   double price_ = 0;
   std::uint64_t budget_ = 0;  // 0: unknown
   ClaimForest claims_;

@@ -21,7 +21,9 @@ std::vector<char> left_nodes(const PlanTree& tree, const std::vector<PlanNode>& 
   return left;
 }
 
-DemandNode forest_node(const PlanTree& tree, PlanNode node, PlanNode above, Hold hold) {
+}  // namespace
+
+DemandNode demand_node(const PlanTree& tree, PlanNode node, PlanNode above, Hold hold) {
   const ByteCosts& bytes = tree.costs();
   const auto block = static_cast<double>(bytes.kv_bytes_per_token) * bytes.kv_block;
   const std::int32_t depth = tree[node].depth;
@@ -35,8 +37,6 @@ DemandNode forest_node(const PlanTree& tree, PlanNode node, PlanNode above, Hold
   n.pinned = hold == Hold::must;
   return n;
 }
-
-}  // namespace
 
 CompressedTree compress_tree(const PlanTree& tree, std::span<const double> rates,
                              const std::function<Hold(PlanNode)>& hold, CostModel cost) {
@@ -57,7 +57,7 @@ CompressedTree compress_tree(const PlanTree& tree, std::span<const double> rates
     if (left[n] != 0) {
       near[n] = static_cast<std::int32_t>(out.nodes.size());
       const PlanNode from = above < 0 ? kPlanRoot : out.of[static_cast<std::size_t>(above)];
-      out.nodes.push_back(forest_node(tree, n, from, holds[n]));
+      out.nodes.push_back(demand_node(tree, n, from, holds[n]));
       out.nodes.back().parent = above;
       out.of.push_back(n);
     }

@@ -18,6 +18,11 @@ namespace cairn::engine {
 /// that live work uses must be.
 enum class Hold : std::uint8_t { never, may, must };
 
+/// A node as the solver takes it, below `above`, its next ancestor that is left; parent and demand
+/// are the caller's. Bytes are the tree's own: whole KV blocks, and one of its own for a state that
+/// ends inside one.
+DemandNode demand_node(const PlanTree& tree, PlanNode node, PlanNode above, Hold hold);
+
 /// A tree without the nodes that make no difference to any plan.
 struct CompressedTree {
   std::vector<DemandNode> nodes;  // parents first

@@ -26,4 +26,11 @@ void ShapeReplay::request(const TraceRequest& row) {
   if (planner_.due()) policy_.adopt(planner_.solve());
 }
 
+ReplayResult replay(const Trace& trace, CachePolicy& policy, ByteCosts costs,
+                    std::uint64_t budget) {
+  ShapeReplay run(policy, costs, budget);
+  for (std::size_t i = 0; i < trace.size(); ++i) run.request(trace[i]);
+  return run.result();
+}
+
 }  // namespace cairn::engine

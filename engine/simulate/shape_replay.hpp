@@ -43,4 +43,7 @@ class ShapeReplay {
   ReplayResult result_;
 };
 
+/// The whole trace.
+ReplayResult replay(const Trace& trace, CachePolicy& policy, ByteCosts costs, std::uint64_t budget);
+
 }  // namespace cairn::engine

@@ -6,13 +6,12 @@
 #include <map>
 #include <random>
 
+#include "bench/tables/policy_table.hpp"
 #include "engine/placement/planner.hpp"
-#include "tests/support/shape_replay.hpp"
+#include "engine/simulate/shape_replay.hpp"
+#include "engine/simulate/trace.hpp"
 
 using namespace cairn::engine;
-using cairn::testing::ReplayResult;
-using cairn::testing::ShapeReplay;
-using cairn::testing::TraceRow;
 
 namespace {
 
@@ -20,14 +19,14 @@ constexpr ByteCosts kCosts{.state_bytes = 19'500'000, .kv_bytes_per_token = 12'2
 constexpr std::uint64_t kPlenty = 1'000'000'000'000;
 
 // Chats that go on, documents with questions and prompts of their own, mixed at random.
-std::vector<TraceRow> mixed_workload(std::uint32_t seed, int requests) {
+std::vector<TraceRequest> mixed_workload(std::uint32_t seed, int requests) {
   std::mt19937 random(seed);
-  std::vector<TraceRow> rows;
+  std::vector<TraceRequest> rows;
   for (int i = 0; i < requests; ++i) {
-    TraceRow row{.length = 50 + static_cast<std::int32_t>(random() % 3000)};
+    TraceRequest row{.length = 50 + static_cast<std::int32_t>(random() % 3000)};
     if (i > 0 && random() % 4 != 0) {
       row.parent = static_cast<std::int32_t>(rows.size() - 1 - random() % std::min(i, 40));
-      const TraceRow& parent = rows[static_cast<std::size_t>(row.parent)];
+      const TraceRequest& parent = rows[static_cast<std::size_t>(row.parent)];
       switch (random() % 3) {
         case 0:  // goes on
           row.overlap = parent.length;
@@ -69,9 +68,9 @@ std::shared_ptr<const Plan> plan_with(std::shared_ptr<const DemandRates> rates) 
 double live_share(const std::string& trace, double gigabytes) {
   ForestPolicy policy;
   policy.learn_costs({.write = 2});
-  const auto rows = cairn::testing::read_trace_csv(std::string(CAIRN_SOURCE_DIR) +
-                                                   "/bench/traces/" + trace + ".csv.gz");
-  return cairn::testing::replay(rows, policy, static_cast<std::uint64_t>(gigabytes * 1e9)).share();
+  const auto recorded =
+      read_trace(std::string(CAIRN_SOURCE_DIR) + "/bench/traces/" + trace + ".csv.gz");
+  return cairn::bench::replay_trace(*recorded, policy, gigabytes).share();
 }
 
 }  // namespace
@@ -81,7 +80,7 @@ TEST_CASE("what each claim serves is the demand that it is nearest to") {
     ForestPolicy policy;
     ShapeReplay run(policy, kCosts, budget);
     int i = 0;
-    for (const TraceRow& row : mixed_workload(5, 400)) {
+    for (const TraceRequest& row : mixed_workload(5, 400)) {
       run.request(row);
       if (++i % 7 != 0) continue;
       policy.demand().verify();
@@ -95,14 +94,15 @@ TEST_CASE("what each claim serves is the demand that it is nearest to") {
 TEST_CASE("the claim given up first has the least predicted loss per byte") {
   ForestPolicy policy;
   ShapeReplay run(policy, kCosts, kPlenty);
-  for (const TraceRow& row : mixed_workload(9, 300)) run.request(row);
+  for (const TraceRequest& row : mixed_workload(9, 300)) run.request(row);
   const PlanTree& tree = run.tree();
   double least = 1e300;
   for (PlanNode n = 1; n < tree.slots(); ++n) {
-    if (tree[n].used && tree[n].claim != Claim::none) least = std::min(least, policy.density(n));
+    if (tree[n].used && tree[n].claim != Claim::none)
+      least = std::min(least, policy.loss_per_byte(n));
   }
   const PlanNode named = policy.least([](PlanNode) { return true; });
-  CHECK(policy.density(named) == Approx(least).margin(1e-30));
+  CHECK(policy.loss_per_byte(named) == Approx(least).margin(1e-30));
   const PlanNode other = policy.least([&](PlanNode n) { return n != named; });
   CHECK(other != named);
   CHECK(policy.least([](PlanNode) { return false; }) == kNoPlanNode);
@@ -112,7 +112,7 @@ TEST_CASE("a policy fed with random requests never overruns its budget or loses 
   for (const std::uint64_t budget : {20'000'000ULL, 100'000'000ULL, 2'000'000'000ULL}) {
     ForestPolicy policy;
     ShapeReplay run(policy, kCosts, budget);
-    for (const TraceRow& row : mixed_workload(31, 600)) {
+    for (const TraceRequest& row : mixed_workload(31, 600)) {
       run.request(row);
       REQUIRE(run.tree().bytes() <= budget);
     }
@@ -219,7 +219,7 @@ TEST_CASE("tables of a replica are adopted while they are fresh, and decide alik
   const auto rows = mixed_workload(13, 500);
   ForestPolicy alone, led;
   ShapeReplay run_alone(alone, kCosts, 400'000'000), run_led(led, kCosts, 400'000'000);
-  for (const TraceRow& row : rows) {
+  for (const TraceRequest& row : rows) {
     run_alone.request(row);
     run_led.request(row);
     led.adopt(plan_with(alone.demand().rates()));
@@ -248,7 +248,7 @@ TEST_CASE("tables of requests that a policy has not seen are not adopted") {
 TEST_CASE("what was learned is the same after a restart, and nothing else is taken for it") {
   ForestPolicy before;
   ShapeReplay run(before, kCosts, 500'000'000);
-  for (const TraceRow& row : mixed_workload(3, 500)) run.request(row);
+  for (const TraceRequest& row : mixed_workload(3, 500)) run.request(row);
   const std::vector<std::byte> saved = before.save();
 
   PlanTree tree(kCosts);

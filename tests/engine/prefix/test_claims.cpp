@@ -13,7 +13,7 @@ using namespace cairn::tests;
 
 namespace {
 
-constexpr std::uint64_t kState = 1024, kBlock = 128;
+constexpr std::uint64_t kState = kFakeLayout.state_bytes, kBlock = kFakeLayout.kv_block_bytes;
 constexpr std::uint64_t kAmple = 64 << 20;
 
 std::vector<Placement> every_32(const RequestView& q) {

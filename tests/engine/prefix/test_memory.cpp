@@ -14,7 +14,7 @@ using namespace cairn::tests;
 
 namespace {
 
-constexpr std::uint64_t kState = 1024, kBlock = 128;
+constexpr std::uint64_t kState = kFakeLayout.state_bytes, kBlock = kFakeLayout.kv_block_bytes;
 constexpr std::uint64_t kAmple = 64 << 20;
 
 bool same(const PoolUsage& a, const PoolUsage& b) {

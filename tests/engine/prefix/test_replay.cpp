@@ -2,10 +2,10 @@
 // The prefix cache decides what the plan tree alone decides: a trace through both.
 #include <memory>
 
+#include "engine/simulate/shape_replay.hpp"
 #include "engine/simulate/trace.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/fake_prefill.hpp"
-#include "tests/support/shape_replay.hpp"
 
 using namespace cairn;
 using namespace cairn::engine;
@@ -36,7 +36,7 @@ TEST_CASE("a trace through the cache resumes, stores and drops as it does on the
       read_trace(std::string(CAIRN_SOURCE_DIR) + "/bench/traces/xquad_en_live20.csv.gz");
   for (const std::uint64_t budget : {1'000'000'000ull, 4'000'000'000ull}) {
     const auto shape_policy = policy();
-    testing::ShapeReplay shape(*shape_policy, kByToken, budget);
+    ShapeReplay shape(*shape_policy, kByToken, budget);
     PrefixOptions options;
     options.cache_bytes = budget;
     options.costs = kByToken;
@@ -48,7 +48,7 @@ TEST_CASE("a trace through the cache resumes, stores and drops as it does on the
       REQUIRE(server.overlap == request.overlap);
       recomputed += std::min(request.overlap, request.length - 1) - resume;
       shape.request({request.length, request.overlap, request.parent});
-      const testing::ReplayResult& expected = shape.result();
+      const ReplayResult& expected = shape.result();
       const PrefixStats now = server.cache.stats();
       INFO("request " << i << " of " << budget);
       REQUIRE(recomputed == expected.recomputed);

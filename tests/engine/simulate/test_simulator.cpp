@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/simulate/shape_replay.hpp"
 #include "engine/simulate/simulator.hpp"
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/random_prompts.hpp"
 #include "tests/support/scripted_policy.hpp"
-#include "tests/support/shape_replay.hpp"
 
 using namespace cairn;
 using namespace cairn::engine;
@@ -195,8 +195,7 @@ TEST_CASE("a recorded trace is simulated as on the plan tree alone") {
   options.bytes = 1'000'000'000;
   const SimulatorResult r = simulate(*trace, branches(), options);
   const auto policy = branches();
-  const auto expected =
-      testing::replay(testing::read_trace_csv(path), *policy, options.bytes, options.costs);
+  const auto expected = replay(*trace, *policy, options.costs, options.bytes);
   CHECK(r.reusable_tokens == expected.reusable);
   CHECK(r.recomputed_tokens == expected.recomputed);
   CHECK(r.states_written == expected.states_written);
