@@ -7,7 +7,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "kernels/cpu/thread_pool.hpp"
-#include "model/net/half.hpp"
+#include "kernels/dtype.hpp"
 #include "model/net/host_limits.hpp"
 #include "model/net/packed_weights.hpp"
 #include "model/net/weights.hpp"
@@ -28,7 +28,7 @@ void read_f32(const TensorView& t, std::int64_t begin, std::int64_t n, float* ou
   for (std::int64_t i = 0; i < n; ++i) {
     std::uint16_t bits = 0;
     std::memcpy(&bits, from + i * 2, sizeof bits);
-    out[i] = half ? half_to_float(bits) : to_float(Bf16{bits});
+    out[i] = half ? to_float(F16{bits}) : to_float(Bf16{bits});
   }
 }
 
