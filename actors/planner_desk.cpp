@@ -1,27 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/planner_desk.hpp"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <utility>
 
+#include "actors/give_way.hpp"
 #include "metrics/metrics.hpp"
 
 namespace cairn::actors {
-
-namespace {
-
-// Where cores are short, steps of the model come before plans. Linux keeps priorities by thread.
-void give_way_to_inference() {
-  constexpr int kNice = 10;
-  const auto thread = static_cast<id_t>(syscall(SYS_gettid));
-  setpriority(PRIO_PROCESS, thread, kNice);  // a refusal costs nothing but the courtesy
-}
-
-}  // namespace
 
 PlannerDesk::PlannerDesk(std::shared_ptr<Shared> shared, Mail& mail)
     : shared_(std::move(shared)),

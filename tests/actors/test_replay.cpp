@@ -142,50 +142,6 @@ Decisions simulated(const ScaledTrace& trace, const std::string& policy,
   return out;
 }
 
-Ids leaving(const Ids& document, std::size_t depth, const Ids& tail) {
-  Ids prompt(document.begin(), document.begin() + static_cast<std::ptrdiff_t>(depth));
-  prompt.insert(prompt.end(), tail.begin(), tail.end());
-  return prompt;
-}
-
-constexpr std::size_t kDocument = 2000, kQuestion = 50;  // tokens
-
-// Eight questions on a document, and eight prompts that leave it somewhere.
-std::vector<Ids> about(const Ids& document, std::mt19937& random) {
-  std::vector<Ids> prompts;
-  for (int i = 0; i < 16; ++i) {
-    const std::size_t depth = i < 8 ? kDocument : 100 + random() % (kDocument - 100);
-    prompts.push_back(leaving(document, depth, random_ids(random, kQuestion)));
-  }
-  return prompts;
-}
-
-GenerateRequest question(const Ids& prompt) {
-  GenerateRequest request = ids_request(prompt, 4);
-  request.ignore_eos = true;
-  request.logprobs = 2;
-  return request;
-}
-
-std::unique_ptr<Engine> with_policy(const char* policy) {
-  EngineOptions options;
-  options.policy = policy;
-  options.cache_bytes = 256 << 20;
-  options.threads = 1;
-  return make_engine(options);
-}
-
-// Bit for bit: the log-probabilities too.
-void require_equal(const Answer& a, const Answer& b) {
-  REQUIRE_FALSE(a.error);
-  REQUIRE_FALSE(b.error);
-  REQUIRE(a.tokens == b.tokens);
-  REQUIRE(a.logprobs[0].size() == b.logprobs[0].size());
-  for (std::size_t i = 0; i < a.logprobs[0].size(); ++i) {
-    REQUIRE(a.logprobs[0][i].chosen.logprob == b.logprobs[0][i].chosen.logprob);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("recorded requests are resumed, stored and dropped live as the simulator says") {
@@ -222,41 +178,4 @@ TEST_CASE("so they are under the default rule, to what measured costs change") {
   CHECK(differ < trace->size() / 10);
   CHECK(static_cast<double>(cached_here) ==
         Approx(static_cast<double>(cached_there)).epsilon(0.05));
-}
-
-TEST_CASE("questions on a document compute what the simulator says, and answer as if alone") {
-  std::mt19937 random(23);
-  const Ids document = random_ids(random, kDocument);
-  const ScaledTrace trace(about(document, random));
-  auto warm = with_policy("forest");
-  auto cold = with_policy("none");
-  std::int64_t computed = 0;
-  for (std::size_t i = 0; i < trace.size(); ++i) {
-    const Answer answer = ask(*warm, question(trace.prompt(i)));
-    require_equal(answer, ask(*cold, question(trace.prompt(i))));
-    computed += trace[i].length - answer.cached();
-  }
-
-  engine::SimulatorOptions options;
-  options.bytes = 256 << 20;
-  options.server = layout_of(*warm);
-  options.policy_costs = {};
-  std::int64_t predicted = 0;
-  options.each = [&](const engine::SimulatedRequest& r) { predicted += r.length - r.resume; };
-  engine::simulate(trace, engine::make_cache_policy("forest").take(), options);
-  CHECK(static_cast<double>(computed) <= 1.05 * static_cast<double>(predicted));
-  CHECK(computed < 8000);  // of about 25,000
-
-  // Four at once on the document.
-  std::vector<Ids> prompts;
-  for (int i = 0; i < 4; ++i)
-    prompts.push_back(leaving(document, kDocument, random_ids(random, kQuestion)));
-  std::vector<std::unique_ptr<Call>> calls;
-  for (const Ids& prompt : prompts)
-    calls.push_back(std::make_unique<Call>(*warm, question(prompt)));
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const Answer answer = calls[i]->wait();
-    CHECK(static_cast<std::int32_t>(prompts[i].size()) - answer.cached() <= 70);
-    require_equal(answer, ask(*cold, question(prompts[i])));
-  }
 }
