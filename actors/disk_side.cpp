@@ -54,15 +54,21 @@ std::uint64_t DiskSide::bytes_of(std::int32_t from, std::int32_t to) const {
 
 bool DiskSide::hold(const Lookup& lookup) {
   const engine::LookupRequest& request = *lookup.request;
-  if (!shared_->disk || !request.use_cache || waited_.erase(request.id) > 0) return false;
+  if (!shared_->disk || !request.use_cache) return false;
   const auto last = static_cast<std::int32_t>(request.tokens->size()) - 1;
-  const auto match = shared_->disk->match(request.scope, *request.tokens, last);
+  std::int32_t limit = last;
+  if (const auto before = waited_.extract(request.id)) limit = std::min(last, before.mapped());
+  if (limit <= 0) return false;
+  const auto match = shared_->disk->match(request.scope, *request.tokens, limit);
   if (!match) return false;
   for (auto& [id, reading] : readings_) {
-    if (reading.state == match->id) {
-      park(lookup, reading);
-      return true;
+    if (reading.state != match->id) continue;
+    // What others began to read for may have been overtaken by what was computed meanwhile.
+    if (cache_.held(request.scope, *request.tokens, last).position >= match->position) {
+      return false;
     }
+    park(lookup, reading);
+    return true;
   }
   if (!overdue_.empty() || !start_reading(request, *match)) return false;
   park(lookup, readings_.at(next_reading_ - 1));
@@ -71,7 +77,8 @@ bool DiskSide::hold(const Lookup& lookup) {
 
 bool DiskSide::start_reading(const engine::LookupRequest& request, const engine::DiskMatch& match) {
   const std::int32_t whole = match.position / model::kBlockTokens;
-  engine::HeldState memory = cache_.held(request.scope, *request.tokens, match.position);
+  const auto last = static_cast<std::int32_t>(request.tokens->size()) - 1;
+  engine::HeldState memory = cache_.held(request.scope, *request.tokens, last);
   if (memory.position >= match.position) return false;
   const double gain = compute_seconds(match.position - memory.position);
   const double cost = queue_seconds() + read_seconds(bytes_of(memory.position, match.position));
@@ -102,7 +109,7 @@ bool DiskSide::start_reading(const engine::LookupRequest& request, const engine:
 
 void DiskSide::park(const Lookup& lookup, Reading& reading) {
   reading.waiters.push_back(lookup.request->id);
-  waited_.insert(lookup.request->id);
+  waited_[lookup.request->id] = 0;
   shared_->metrics->disk_read_waits_total().add();
   mail_.router(Parked{lookup.request->id, lookup.attempt, Parked::For::disk});
 }
@@ -133,6 +140,9 @@ void DiskSide::on(const Fetched& m) {
   const auto it = readings_.find(m.fetch->id);
   overdue_.erase(m.fetch->id);
   if (it == readings_.end()) return;
+  if (!m.good) {
+    for (const SequenceId seq : it->second.waiters) waited_[seq] = m.fetch->match.position - 1;
+  }
   wake(it->second);
   readings_.erase(it);
 }

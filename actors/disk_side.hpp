@@ -25,7 +25,8 @@ class DiskSide {
   DiskSide(std::shared_ptr<Shared> shared, Mail& mail, engine::PrefixCache& cache);
 
   /// True: a deeper state than the memory's is being read, the router has been told to park the
-  /// request and will look it up again. Each lookup waits once.
+  /// request and will look it up again. Each lookup waits once, and again for a shallower state
+  /// where the read failed.
   bool hold(const Lookup& lookup);
   /// The request is no longer wanted.
   void forget(SequenceId seq);
@@ -73,7 +74,8 @@ class DiskSide {
   std::unordered_map<std::uint64_t, Reading> readings_;
   std::uint64_t next_reading_ = 1;
   std::uint64_t first_kept_ = 0;  // reads before it began before a drop
-  std::unordered_set<SequenceId> waited_;
+  // Of requests that have waited: how deep a state they may still wait for.
+  std::unordered_map<SequenceId, std::int32_t> waited_;
   std::unordered_set<std::uint64_t> overdue_;  // reads nobody waits for; meanwhile none is begun
   std::deque<Candidate> candidates_;
   bool writing_ = false;  // a state is at the disk actor: it holds its slots until that is done

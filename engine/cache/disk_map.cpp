@@ -69,16 +69,37 @@ std::optional<ChainEnd> DiskMap::next_block(std::string_view scope, ChainEnd at,
   return std::nullopt;
 }
 
-ChainEnd DiskMap::match_chain(std::string_view scope, std::span<const std::int32_t> tokens) const {
+// Follows `tokens` as far as the blocks are here, and visits the ends of chains on the way on which
+// something may end. A block has one place: inside a segment the next one is compared, and only
+// where the path leaves it are keys looked up.
+template <class Visit>
+ChainEnd DiskMap::walk(std::string_view scope, std::span<const std::int32_t> tokens,
+                       const Visit& visit) const {
   ChainEnd at;
+  const Node* n = nullptr;
   std::uint64_t key = root_key(scope);
+  visit(at, key, tokens);
   for (; tokens.size() >= kBlock; tokens = tokens.subspan(kBlock)) {
-    key = block_key(key, tokens);
-    const auto next = next_block(scope, at, key, tokens);
-    if (!next) break;
-    at = *next;
+    const std::size_t own = at.blocks * kBlock;
+    if (n != nullptr && at.blocks < n->blocks() &&
+        starts_with(tokens, std::span(n->data.tokens).subspan(own, kBlock))) {
+      ++at.blocks;
+    } else if (n != nullptr && n->refs[at.blocks - 1] == 0) {
+      break;  // no other segment begins here
+    } else {
+      const auto next = next_block(scope, at, block_key(key, tokens), tokens);
+      if (!next) break;
+      at = *next;
+      n = &node(at.segment);
+    }
+    key = n->keys[at.blocks - 1];
+    if (n->refs[at.blocks - 1] > 0) visit(at, key, tokens.subspan(kBlock));
   }
   return at;
+}
+
+ChainEnd DiskMap::match_chain(std::string_view scope, std::span<const std::int32_t> tokens) const {
+  return walk(scope, tokens, [](auto&&...) {});
 }
 
 // The state on this chain's end whose tail is the longest start of `rest`.
@@ -96,19 +117,12 @@ const DiskStateInfo* DiskMap::best_at(std::string_view scope, ChainEnd at, std::
 
 const DiskStateInfo* DiskMap::match(std::string_view scope, std::span<const std::int32_t> tokens,
                                     std::int32_t max_position) const {
-  auto rest =
+  const auto allowed =
       tokens.first(std::min(tokens.size(), static_cast<std::size_t>(std::max(max_position, 0))));
-  ChainEnd at;
-  std::uint64_t key = root_key(scope);
-  const DiskStateInfo* best = best_at(scope, at, key, rest);
-  while (rest.size() >= kBlock) {
-    key = block_key(key, rest);
-    const auto next = next_block(scope, at, key, rest);
-    if (!next) break;
-    at = *next;
-    rest = rest.subspan(kBlock);
+  const DiskStateInfo* best = nullptr;
+  walk(scope, allowed, [&](ChainEnd at, std::uint64_t key, std::span<const std::int32_t> rest) {
     if (const DiskStateInfo* found = best_at(scope, at, key, rest)) best = found;
-  }
+  });
   return best;
 }
 
@@ -117,6 +131,28 @@ const DiskStateInfo* DiskMap::find(std::string_view scope,
   const auto position = static_cast<std::int32_t>(tokens.size());
   const DiskStateInfo* found = match(scope, tokens, position);
   return found != nullptr && found->position == position ? found : nullptr;
+}
+
+const DiskStateInfo* DiskMap::above(const DiskStateInfo& state, const DiskStateInfo* extra) const {
+  const DiskStateInfo* best = nullptr;
+  std::span<const std::int32_t> behind = state.tail;  // the path's next tokens, at most a block
+  ChainEnd at = state.chain;
+  const auto consider = [&](const DiskStateInfo& s) {
+    if (s.chain != at || s.scope != state.scope || !starts_with(behind, s.tail)) return;
+    if (s.position < state.position && (best == nullptr || s.position > best->position)) best = &s;
+  };
+  const Node* n = nullptr;
+  while (true) {
+    if (at.segment != 0 && (n == nullptr || n->data.id != at.segment)) n = &node(at.segment);
+    if (extra != nullptr) consider(*extra);
+    if (at.segment == 0 || n->refs[at.blocks - 1] > 0) {
+      const auto [begin, end] = states_by_key_.equal_range(key_of(state.scope, at));
+      for (auto it = begin; it != end; ++it) consider(states_.at(it->second));
+    }
+    if (best != nullptr || at.segment == 0) return best;
+    behind = std::span(n->data.tokens).subspan((at.blocks - 1) * kBlock, kBlock);
+    at = at.blocks > 1 ? ChainEnd{at.segment, at.blocks - 1} : n->data.parent;
+  }
 }
 
 std::vector<ChainEnd> DiskMap::path(ChainEnd end) const {
@@ -190,6 +226,12 @@ void DiskMap::add(DiskStateInfo state) {
 }
 
 void DiskMap::touch(DiskId state, std::int64_t now_ms) { states_.at(state).last_use_ms = now_ms; }
+
+void DiskMap::predict(DiskId state, double rate, std::uint64_t rated_at) {
+  DiskStateInfo& s = states_.at(state);
+  s.rate = rate;
+  s.rated_at = rated_at;
+}
 
 void DiskMap::pin(ChainEnd end) {
   if (end.segment != 0) ++node(end.segment).refs[end.blocks - 1];
@@ -271,7 +313,23 @@ std::vector<DiskId> DiskMap::states_beyond(ChainEnd end) const {
   return out;
 }
 
-DiskMap::Preview::Gain DiskMap::Preview::remove(DiskId id) {
+DiskMap::Gain DiskMap::gain_of(const DiskStateInfo& state) const {
+  Gain gain;
+  ChainEnd end = state.chain;
+  while (end.segment != 0) {
+    const Node& n = node(end.segment);
+    if (end.blocks != n.blocks() || n.refs[end.blocks - 1] > 1) return gain;
+    std::uint32_t kept = end.blocks - 1;
+    while (kept > 0 && n.refs[kept - 1] == 0) --kept;
+    gain.blocks += end.blocks - kept;
+    if (kept > 0) return gain;
+    gain.segments.push_back(end.segment);
+    end = n.data.parent;
+  }
+  return gain;
+}
+
+DiskMap::Gain DiskMap::Preview::remove(DiskId id) {
   Gain gain;
   ChainEnd end = map_.states_.at(id).chain;
   while (end.segment != 0) {

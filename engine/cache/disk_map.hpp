@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,6 +45,8 @@ struct DiskStateInfo {
   std::int32_t position = 0;
   StateKind kind = StateKind::planned;
   std::int64_t last_use_ms = 0;  // Unix time
+  double rate = 0;               // of requests predicted to come this far, per request served
+  std::uint64_t rated_at = 0;    // requests that the store had been told of when it was predicted
 };
 
 /// What became needless: segments to delete, segments to cut to so many blocks.
@@ -55,7 +58,7 @@ struct DiskFreed {
 /// Not thread-safe.
 class DiskMap {
  public:
-  const std::unordered_map<DiskId, DiskStateInfo>& states() const { return states_; }
+  const std::map<DiskId, DiskStateInfo>& states() const { return states_; }
   const DiskStateInfo* state(DiskId id) const;
   std::size_t segments() const { return segments_.size(); }
   bool has_segment(DiskId id) const { return segments_.count(id) != 0; }
@@ -72,6 +75,10 @@ class DiskMap {
   /// The state at exactly the end of `tokens`.
   const DiskStateInfo* find(std::string_view scope, std::span<const std::int32_t> tokens) const;
 
+  /// The deepest other state on the path of one that is here; null: there is none. `extra` counts
+  /// as if it were here, too: a state that continues blocks of this map, or starts new ones.
+  const DiskStateInfo* above(const DiskStateInfo& state, const DiskStateInfo* extra) const;
+
   /// Segments from the first block to the chain's end, each with how many of its blocks.
   std::vector<ChainEnd> path(ChainEnd end) const;
   std::int32_t tokens_in(ChainEnd end) const;
@@ -84,6 +91,7 @@ class DiskMap {
   void add(DiskSegment segment);
   void add(DiskStateInfo state);
   void touch(DiskId state, std::int64_t now_ms);
+  void predict(DiskId state, double rate, std::uint64_t rated_at);
 
   /// Keeps a chain while states around it go.
   void pin(ChainEnd end);
@@ -94,15 +102,19 @@ class DiskMap {
   /// States that need more than the first `blocks` blocks of the segment.
   std::vector<DiskId> states_beyond(ChainEnd end) const;
 
+  /// Blocks, and of these whole segments, that removing a state frees.
+  struct Gain {
+    std::uint64_t blocks = 0;
+    std::vector<DiskId> segments;
+  };
+  /// Of `state` alone.
+  Gain gain_of(const DiskStateInfo& state) const;
+
   /// Adds up what removing states one after the other would free, without removing.
   class Preview {
    public:
     explicit Preview(const DiskMap& map) : map_(map) {}
-    /// Blocks and whole segments that `state` would free after those before it.
-    struct Gain {
-      std::uint64_t blocks = 0;
-      std::vector<DiskId> segments;
-    };
+    /// What `state` would free after those before it.
     Gain remove(DiskId state);
 
    private:
@@ -124,13 +136,16 @@ class DiskMap {
   std::uint64_t key_of(std::string_view scope, ChainEnd end) const;
   std::optional<ChainEnd> next_block(std::string_view scope, ChainEnd at, std::uint64_t key,
                                      std::span<const std::int32_t> tokens) const;
+  template <class Visit>
+  ChainEnd walk(std::string_view scope, std::span<const std::int32_t> tokens,
+                const Visit& visit) const;
   const DiskStateInfo* best_at(std::string_view scope, ChainEnd at, std::uint64_t key,
                                std::span<const std::int32_t> rest) const;
   void release(ChainEnd end, DiskFreed& freed);
   void forget_blocks(const Node& node, std::uint32_t from);
 
   std::unordered_map<DiskId, Node> segments_;
-  std::unordered_map<DiskId, DiskStateInfo> states_;
+  std::map<DiskId, DiskStateInfo> states_;
   std::unordered_multimap<std::uint64_t, ChainEnd> blocks_by_key_;
   std::unordered_multimap<std::uint64_t, DiskId> states_by_key_;  // key of their last whole block
   std::uint64_t blocks_ = 0;
