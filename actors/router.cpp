@@ -102,7 +102,8 @@ void Router::on(const Submit& m) {
 std::optional<Error> Router::check_prompt(Request& request) const {
   const GenerateRequest& asked = request.ticket->request;
   const auto room =
-      engine::answer_room(request.prompt_tokens, asked.max_tokens, shared_->context_length);
+      engine::answer_room(request.prompt_tokens, asked.max_tokens, shared_->context_length,
+                          engine::prompt_field(asked.prompt));
   if (!room.ok()) return room.error();
   request.max_new = *room;
   if (asked.prompt_logprobs) {
@@ -276,9 +277,8 @@ void Router::on(const Refused& m) {
   const bool hopeless = busy_ == 0 && refused_at_rest_ && now - *refused_at_rest_ > kReleaseGrace;
   if (!m.why.ever || hopeless) {
     Request& request = requests_.at(sequence->request);
-    const bool chat = std::holds_alternative<ChatPrompt>(request.ticket->request.prompt);
-    return fail_request(request,
-                        Error{ErrorCode::no_memory, m.why.message, chat ? "messages" : "prompt"});
+    return fail_request(request, Error{ErrorCode::no_memory, m.why.message,
+                                       engine::prompt_field(request.ticket->request.prompt)});
   }
   no_room_ = true;  // until memory comes back; the tick sees to it when nothing runs
 }

@@ -34,7 +34,8 @@ void TextWorker::on(const Prepare& m) {
   reply.id = m.ticket->id;
   try {
     if (hit_failpoint("text.prepare")) throw std::runtime_error("failpoint text.prepare");
-    auto encoded = engine::encode_prompt(*shared_->bundle, m.ticket->request.prompt);
+    const GenerateRequest& asked = m.ticket->request;
+    auto encoded = engine::encode_prompt(*shared_->bundle, asked.prompt, asked.cache_positions);
     if (encoded.ok()) {
       reply.prompt = std::make_shared<engine::EncodedPrompt>(encoded.take());
     } else {

@@ -62,7 +62,9 @@ struct EngineOptions {
   LoadProgress progress;                      // may be empty
 };
 
-/// A chat: `messages` and `tools` as the JSON of the OpenAI API.
+/// A chat: `messages` and `tools` as the JSON of the OpenAI API. `"cache_control": {"type":
+/// "ephemeral"}` on a message (or on a text part of its content) marks the place behind that
+/// message (that part) as one to keep a state at; at most 16 a request.
 struct ChatPrompt {
   std::string messages_json;            // an array
   std::string tools_json;               // an array or ""
@@ -104,6 +106,9 @@ struct GenerateRequest {
   bool echo = false;             // the prompt's text first
   bool skip_special_tokens = true;
   bool use_cache = true;  // false: neither reads nor writes the prefix cache, in memory or on disk
+  // Places of a prompt of text or ids to keep a state at, as numbers of tokens before them: at most
+  // 16, each from 1 to the prompt's length. Chats mark theirs in their messages.
+  std::vector<std::int32_t> cache_positions;
   // Cached prompts are shared only among requests of one salt and, with cache_scope "key", of one
   // client key, which must then be there. Kept as a digest only.
   std::string client_key;

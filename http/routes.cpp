@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "base/log.hpp"
+#include "base/quote.hpp"
 #include "engine/request/openai_objects.hpp"
 #include "engine/request/openai_parse.hpp"
 #include "http/status.hpp"
@@ -216,9 +217,10 @@ Status check_model(const State& state, const std::string& model) {
   if (model.empty()) return ok_status();
   const auto names = served_names(state);
   if (std::find(names.begin(), names.end(), model) != names.end()) return ok_status();
-  return Error{ErrorCode::not_found,
-               "The model '" + model + "' does not exist; this server has '" + names[0] + "'.",
-               "model"};
+  return Error{
+      ErrorCode::not_found,
+      "The model " + quoted(model) + " does not exist; this server has " + quoted(names[0]) + ".",
+      "model"};
 }
 
 std::optional<Reply> answer_at_the_door(const State& state, const Target& target,
@@ -237,7 +239,8 @@ std::optional<Reply> answer_at_the_door(const State& state, const Target& target
   if (auto refusal = refuse_entry(state, target.route, authorization)) return refusal;
   const bool fits = is_post(target.route) ? method == "POST" : method == "GET" || method == "HEAD";
   if (target.route != Route::unknown && !fits) {
-    Reply reply = error_reply(405, "This path does not take " + method + ".", "method_not_allowed");
+    Reply reply = error_reply(405, "This path does not take " + shortened(method) + ".",
+                              "method_not_allowed");
     reply.headers.emplace_back("Allow", allowed);
     return reply;
   }

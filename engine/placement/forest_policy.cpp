@@ -33,9 +33,7 @@ void ForestPolicy::list(PlanNode node) {
 
 void ForestPolicy::relist() {
   heap_.clear();
-  for (PlanNode n = 1; n < tree().slots(); ++n) {
-    if (tree()[n].used && tree()[n].claim != Claim::none) heap_.emplace_back(loss_per_byte(n), n);
-  }
+  for (const PlanNode n : tree().claimed()) heap_.emplace_back(loss_per_byte(n), n);
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
@@ -61,14 +59,15 @@ void ForestPolicy::adopt(const std::shared_ptr<const Plan>& plan) {
 }
 
 // Few objects do not fill a budget evenly, so the least dense is not always the one to go: what the
-// best plan within the budget leaves out goes instead. One solution serves until the claims change.
+// best plan within the budget leaves out goes instead. A byte left free saves what the next request
+// would have to drop, so it counts at the price. One solution serves until the claims change.
 PlanNode ForestPolicy::solved_victim(const Usable& usable) {
   if (budget_ == 0 || tree().claims() > options_.exact_below || tree().bytes() <= budget_) {
     return kNoPlanNode;
   }
   if (left_out_.empty()) {
-    left_out_ =
-        claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_), usable);
+    left_out_ = claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_),
+                                 price_, usable);
     std::reverse(left_out_.begin(), left_out_.end());
   }
   while (!left_out_.empty()) {
@@ -157,11 +156,12 @@ void ForestPolicy::add_interior(const RequestView& request, std::vector<Placemen
 }
 
 // A client can send thousands of messages in one prompt: each would be claimed, and most given up
-// again at the price of what is cached.
+// again at the price of what is cached. What it marked is few.
 void ForestPolicy::add_structure(const RequestView& request, std::vector<Placement>& out) const {
   std::vector<Placement> fresh;
   for (const StructuralPoint& p : request.structure) {
-    if (p.position > request.resume) fresh.push_back({p.position, p.kind});
+    if (p.position <= request.resume) continue;
+    (p.kind == StateKind::pinned ? out : fresh).push_back({p.position, p.kind});
   }
   const std::size_t kept = std::min(fresh.size(), options_.structural);
   if (kept == 0) return;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/quote.hpp"
+
 namespace cairn::engine::openai {
 
 using json::Kind;
@@ -71,8 +73,8 @@ std::optional<std::int32_t> Fields::integer(std::string_view name) {
   }
   const auto number = to_int32(*value);
   if (!number)
-    fail(bad_field(full(name),
-                   full(name) + " must be an integer below 2^31, not " + value->text() + "."));
+    fail(bad_field(full(name), full(name) + " must be an integer below 2^31, not " +
+                                   shortened(value->text()) + "."));
   return number;
 }
 
@@ -140,7 +142,7 @@ std::vector<std::string> Fields::strings(std::string_view name) {
   return all;
 }
 
-std::vector<std::int32_t> Fields::ids(std::string_view name) {
+std::vector<std::int32_t> Fields::integers(std::string_view name) {
   const auto* value = array(name);
   if (!value) return {};
   std::vector<std::int32_t> all;
@@ -148,7 +150,7 @@ std::vector<std::int32_t> Fields::ids(std::string_view name) {
   for (const auto& item : value->items()) {
     const auto id = to_int32(item);
     if (!id) {
-      fail(bad_field(full(name), full(name) + " must hold token ids (integers) only."));
+      fail(bad_field(full(name), full(name) + " must hold integers only."));
       return {};
     }
     all.push_back(*id);

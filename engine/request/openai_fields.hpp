@@ -35,7 +35,7 @@ class Fields {
   std::optional<std::uint64_t> seed(std::string_view name);
   /// A string or an array of strings.
   std::vector<std::string> strings(std::string_view name);
-  std::vector<std::int32_t> ids(std::string_view name);
+  std::vector<std::int32_t> integers(std::string_view name);
   /// Refuses members that are set to anything but null, false or something empty.
   void refuse(std::initializer_list<std::string_view> names, std::string_view why);
 

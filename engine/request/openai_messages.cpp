@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/quote.hpp"
 #include "engine/request/json_text.hpp"
 
 namespace cairn::engine::openai {
@@ -20,7 +21,8 @@ Status check_part(const Value& part, const std::string& where) {
   if (!type || !type->is(Kind::string))
     return bad_field(where, where + " must be an object with a type.");
   if (type->text() != "text")
-    return unsupported_field(where + ".type", "Content of type '" + type->text() + "' in " + where +
+    return unsupported_field(where + ".type", "Content of type " + quoted(type->text()) + " in " +
+                                                  where +
                                                   " is not supported: this model reads text only.");
   const Value* text = part.find("text");
   if (!text || !text->is(Kind::string))
@@ -46,6 +48,35 @@ Status check_content(const Value& message, const std::string& where) {
   return ok_status();
 }
 
+Status check_call(const Value& call, const std::string& where) {
+  if (!call.is(Kind::object))
+    return bad_field(where,
+                     where + " must be an object, not " + std::string(kind_name(call)) + ".");
+  const Value* function = call.find("function");
+  if (!function || !function->is(Kind::object))
+    return bad_field(where + ".function", where + ".function must be an object.");
+  for (const char* name : {"name", "arguments"}) {
+    const std::string field = where + ".function." + name;
+    const Value* value = function->find(name);
+    if (!value || !value->is(Kind::string)) return bad_field(field, field + " must be a string.");
+  }
+  return ok_status();
+}
+
+Status check_calls(const Value& message, const std::string& where) {
+  const Value* calls = message.find("tool_calls");
+  if (!calls || calls->is(Kind::null)) return ok_status();
+  const std::string field = where + ".tool_calls";
+  if (!calls->is(Kind::array))
+    return bad_field(field,
+                     field + " must be an array, not " + std::string(kind_name(*calls)) + ".");
+  for (std::size_t i = 0; i < calls->items().size(); ++i) {
+    const auto call = field + "[" + std::to_string(i) + "]";
+    if (auto status = check_call(calls->items()[i], call); !status) return status;
+  }
+  return ok_status();
+}
+
 Status check_message(const Value& message, const std::string& where) {
   if (!message.is(Kind::object))
     return bad_field(where,
@@ -56,8 +87,9 @@ Status check_message(const Value& message, const std::string& where) {
   if (std::find(kRoles.begin(), kRoles.end(), role->text()) == kRoles.end())
     return bad_field(where + ".role",
                      where +
-                         ".role must be one of system, developer, user, assistant and tool, not '" +
-                         role->text() + "'.");
+                         ".role must be one of system, developer, user, assistant and tool, not " +
+                         quoted(role->text()) + ".");
+  if (auto status = check_calls(message, where); !status) return status;
   return check_content(message, where);
 }
 
@@ -89,6 +121,11 @@ Status check_tool(const Value& tool, const std::string& where) {
   if (parameters && !parameters->is(Kind::null) && !parameters->is(Kind::object))
     return bad_field(where + ".function.parameters",
                      where + ".function.parameters must be an object (a JSON schema).");
+  // The template would show it to the model.
+  const Value* mark = tool.find("cache_control");
+  if (mark && !mark->is(Kind::null))
+    return unsupported_field(where + ".cache_control",
+                             "Tools cannot be marked: mark the first message instead.");
   return ok_status();
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/quote.hpp"
 #include "engine/request/openai_fields.hpp"
 #include "engine/request/openai_messages.hpp"
 
@@ -62,8 +63,8 @@ void read_logit_bias(Fields& fields, Sampling& sampling) {
     const char* end = key.data() + key.size();
     const auto parsed = std::from_chars(key.data(), end, id);
     if (parsed.ec != std::errc{} || parsed.ptr != end || !value.is(Kind::number)) {
-      fields.fail(bad_field("logit_bias",
-                            "logit_bias must map token ids to numbers; '" + key + "' does not."));
+      fields.fail(bad_field(
+          "logit_bias", "logit_bias must map token ids to numbers; " + quoted(key) + " does not."));
       return;
     }
     sampling.logit_bias.emplace_back(id, static_cast<float>(value.as_double()));
@@ -92,8 +93,8 @@ void read_response_format(Fields& fields) {
   if (!type)
     fields.fail(bad_field("response_format.type", "response_format.type must be a string."));
   else if (*type != "text")
-    fields.fail(unsupported_field(
-        "response_format", "response_format '" + *type + "' is not supported: only 'text' is."));
+    fields.fail(unsupported_field("response_format", "response_format " + quoted(*type) +
+                                                         " is not supported: only 'text' is."));
 }
 
 constexpr std::int32_t kMostChoices = 128;
@@ -124,7 +125,7 @@ void read_common(Fields& fields, GenerateRequest& request, ResponseSettings& set
   read_sampling(fields, request.sampling);
   read_response_format(fields);
   request.stop = fields.strings("stop");
-  request.stop_token_ids = fields.ids("stop_token_ids");
+  request.stop_token_ids = fields.integers("stop_token_ids");
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   request.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   request.use_cache = fields.boolean("cache_prompt").value_or(true);
@@ -154,6 +155,7 @@ void refuse_chat_extras(Fields& fields) {
   fields.refuse({"functions"}, "use tools");
   fields.refuse({"audio", "web_search_options"}, "this model reads and writes text only");
   fields.refuse({"continue_final_message", "echo", "prompt_logprobs"}, "use /v1/completions");
+  fields.refuse({"cache_positions"}, "mark messages with cache_control");
   const Value* modalities = fields.array("modalities");
   if (!modalities) return;
   for (const auto& item : modalities->items())
@@ -244,6 +246,7 @@ Result<ParsedRequest> parse_completion(std::string_view body, const BodyLimits& 
   auto prompts = read_prompts(fields, limits);
   read_common(fields, request, parsed.settings);
   read_completion_logprobs(fields, request, parsed.settings);
+  request.cache_positions = fields.integers("cache_positions");
   if (!request.max_tokens) request.max_tokens = kDefaultCompletionTokens;
   fields.refuse({"suffix"}, "this model does not fill in the middle");
   if (fields.error()) return *fields.error();
@@ -280,7 +283,7 @@ Result<DetokenizeRequest> parse_detokenize(std::string_view body, const BodyLimi
   parsed.model = fields.string("model").value_or("");
   parsed.skip_special = fields.boolean("skip_special_tokens").value_or(false);
   if (!fields.get("tokens")) fields.fail(bad_field("tokens", "tokens is missing."));
-  parsed.tokens = fields.ids("tokens");
+  parsed.tokens = fields.integers("tokens");
   if (fields.error()) return *fields.error();
   return parsed;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.hpp"
+#include "engine/request/cache_marks.hpp"
 #include "engine/request/validate.hpp"
 
 namespace cairn::engine {
@@ -47,50 +48,68 @@ Result<json::Value> parse_field(const std::string& text, json::Kind kind, const 
   return value;
 }
 
-// Positions of message starts and of the generation prompt, as numbers of tokens before them.
+// Of two points on one position the surer kind names it.
+void order(std::vector<StructuralPoint>& points) {
+  std::sort(points.begin(), points.end(), [](const StructuralPoint& x, const StructuralPoint& y) {
+    return x.position != y.position ? x.position < y.position : rank(x.kind) < rank(y.kind);
+  });
+  const auto same = [](const StructuralPoint& x, const StructuralPoint& y) {
+    return x.position == y.position;
+  };
+  points.erase(std::unique(points.begin(), points.end(), same), points.end());
+}
+
+// Message starts, the generation prompt and what the client marked, as numbers of tokens before
+// them, in no order.
 std::vector<StructuralPoint> structure_of(const text::RenderedChat& chat,
+                                          const std::vector<std::size_t>& marked,
                                           const text::TokenMap& map) {
   std::vector<StructuralPoint> points;
-  const auto add = [&](std::size_t byte) {
+  const auto add = [&](std::size_t byte, StateKind kind) {
     const auto position = static_cast<std::int32_t>(map.tokens_before_edge(byte));
-    if (position <= 0 || (!points.empty() && points.back().position >= position)) return;
-    points.push_back({position, StateKind::turn});
+    points.push_back({position, kind});
   };
-  for (const std::size_t byte : chat.message_starts) add(byte);
-  add(chat.generation_prompt);
+  for (const std::size_t byte : chat.message_starts) add(byte, StateKind::turn);
+  add(chat.generation_prompt, StateKind::turn);
+  for (const std::size_t byte : marked) add(byte, StateKind::pinned);
   return points;
 }
 
-Result<text::RenderedChat> render(const ModelBundle& bundle, const ChatPrompt& prompt) {
-  if (!bundle.tokenizer) return no_tokenizer();
-  if (!bundle.chat_template) {
-    return Error{ErrorCode::unsupported,
-                 "this model has no chat template: use /v1/completions, or add "
-                 "chat_template.jinja to its directory",
-                 "messages"};
-  }
+/// A chat's fields, parsed.
+struct ChatInput {
+  json::Value messages;  // as they came
+  json::Value tools;     // an array or null
+  text::RenderOptions options;
+};
+
+Result<ChatInput> read_chat(const ChatPrompt& prompt) {
+  ChatInput input;
   auto messages =
       parse_field(prompt.messages_json, json::Kind::array, "an array of messages", "messages");
   if (!messages.ok()) return messages.error();
-  auto normal = text::normalise_messages(*messages);
-  if (!normal.ok()) return normal.error();
-  json::Value tools;
+  input.messages = messages.take();
   if (!prompt.tools_json.empty()) {
     auto parsed = parse_field(prompt.tools_json, json::Kind::array, "an array of tools", "tools");
     if (!parsed.ok()) return parsed.error();
-    tools = parsed.take();
+    input.tools = parsed.take();
   }
-  text::RenderOptions options;
-  options.add_generation_prompt = prompt.add_generation_prompt;
-  options.enable_thinking = prompt.enable_thinking;
+  input.options.add_generation_prompt = prompt.add_generation_prompt;
+  input.options.enable_thinking = prompt.enable_thinking;
   if (!prompt.template_kwargs_json.empty()) {
     auto extra = parse_field(prompt.template_kwargs_json, json::Kind::object, "an object",
                              "chat_template_kwargs");
     if (!extra.ok()) return extra.error();
-    options.extra = extra.take();
+    input.options.extra = extra.take();
   }
+  return input;
+}
+
+Result<text::RenderedChat> render(const ModelBundle& bundle, const ChatInput& input,
+                                  const json::Value& messages) {
+  auto normal = text::normalise_messages(messages);
+  if (!normal.ok()) return normal.error();
   auto chat = bundle.chat_template->render(
-      *normal, tools.is(json::Kind::array) && !tools.items().empty() ? &tools : nullptr, options);
+      *normal, input.tools.items().empty() ? nullptr : &input.tools, input.options);
   if (!chat.ok()) {
     Error error = chat.error();
     if (error.param.empty()) error.param = "messages";
@@ -99,20 +118,46 @@ Result<text::RenderedChat> render(const ModelBundle& bundle, const ChatPrompt& p
   return chat;
 }
 
+// Where the client's marks are in the rendered chat. A mark that cannot be found is no error: what
+// it asks for is speed.
+Result<std::vector<std::size_t>> find_marks(const ModelBundle& bundle, const ChatInput& input,
+                                            const text::RenderedChat& chat) {
+  const auto marks = count_marks(input.messages);
+  if (!marks.ok()) return marks.error();
+  if (*marks == 0) return std::vector<std::size_t>{};
+  const auto signs = unused_signs(chat.text);
+  if (!signs) return std::vector<std::size_t>{};
+  const auto with = render(bundle, input, with_signs(input.messages, *signs));
+  if (!with.ok()) return std::vector<std::size_t>{};
+  return marked_bytes(chat, with->text, *signs);
+}
+
 Result<EncodedPrompt> encode_chat(const ModelBundle& bundle, const ChatPrompt& prompt) {
-  auto chat = render(bundle, prompt);
+  if (!bundle.tokenizer) return no_tokenizer();
+  if (!bundle.chat_template) {
+    return Error{ErrorCode::unsupported,
+                 "this model has no chat template: use /v1/completions, or add "
+                 "chat_template.jinja to its directory",
+                 "messages"};
+  }
+  const auto input = read_chat(prompt);
+  if (!input.ok()) return input.error();
+  auto chat = render(bundle, *input, input->messages);
   if (!chat.ok()) return chat.error();
+  const auto marked = find_marks(bundle, *input, *chat);
+  if (!marked.ok()) return marked.error();
   text::TokenMap map;
   EncodedPrompt out;
   out.tokens = bundle.tokenizer->encode_segments(text::prompt_segments(*chat), &map);
-  out.structure = structure_of(*chat, map);
+  out.structure = structure_of(*chat, *marked, map);
   out.text = std::move(chat->text);
   return out;
 }
 
 }  // namespace
 
-Result<EncodedPrompt> encode_prompt(const ModelBundle& bundle, const Prompt& prompt) {
+Result<EncodedPrompt> encode_prompt(const ModelBundle& bundle, const Prompt& prompt,
+                                    std::span<const std::int32_t> marks) {
   auto encoded = [&]() -> Result<EncodedPrompt> {
     if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt)) {
       return encode_ids(bundle, *ids);
@@ -120,7 +165,19 @@ Result<EncodedPrompt> encode_prompt(const ModelBundle& bundle, const Prompt& pro
     if (const auto* text = std::get_if<TextPrompt>(&prompt)) return encode_text(bundle, *text);
     return encode_chat(bundle, std::get<ChatPrompt>(prompt));
   }();
-  if (encoded.ok() && encoded->tokens.empty()) return empty_prompt();
+  if (!encoded.ok()) return encoded;
+  if (encoded->tokens.empty()) return empty_prompt();
+  const auto length = static_cast<std::int32_t>(encoded->tokens.size());
+  if (const Status valid = check_cache_positions(marks, length); !valid.ok()) return valid.error();
+  for (const std::int32_t position : marks) {
+    encoded->structure.push_back({position, StateKind::pinned});
+  }
+  // One token is always left to compute.
+  for (StructuralPoint& point : encoded->structure) {
+    point.position = std::min(point.position, length - 1);
+  }
+  order(encoded->structure);
+  std::erase_if(encoded->structure, [](const StructuralPoint& p) { return p.position < 1; });
   return encoded;
 }
 

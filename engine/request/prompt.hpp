@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,13 +15,15 @@ namespace cairn::engine {
 
 struct EncodedPrompt {
   std::vector<std::int32_t> tokens;
-  std::vector<StructuralPoint>
-      structure;     // ascending: message starts, then the generation prompt's start
-  std::string text;  // what was tokenized; empty for prompts of ids
+  // Ascending, one a position: message starts, the generation prompt's start, places that the
+  // client marked.
+  std::vector<StructuralPoint> structure;
+  std::string text;  // what was tokenized; of ids, what they decode to
 };
 
-/// Thread-safe for one bundle. Errors are the client's (bad_request, unsupported), with the field
-/// in `param`.
-Result<EncodedPrompt> encode_prompt(const ModelBundle& bundle, const Prompt& prompt);
+/// Thread-safe for one bundle. `marks`: GenerateRequest::cache_positions. Errors are the client's
+/// (bad_request, unsupported), with the field in `param`.
+Result<EncodedPrompt> encode_prompt(const ModelBundle& bundle, const Prompt& prompt,
+                                    std::span<const std::int32_t> marks = {});
 
 }  // namespace cairn::engine

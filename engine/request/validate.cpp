@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/json.hpp"
+#include "engine/request/cache_marks.hpp"
 
 namespace cairn::engine {
 namespace {
@@ -130,7 +131,12 @@ Status validate(const GenerateRequest& request, const RequestLimits& limits) {
   if (auto status = check_sampling(request.sampling, limits); !status) return status;
   if (auto status = check_stops(request, limits); !status) return status;
   if (auto status = check_scope(request, limits); !status) return status;
-  if (request.prompt_logprobs && std::holds_alternative<ChatPrompt>(request.prompt))
+  const bool chat = std::holds_alternative<ChatPrompt>(request.prompt);
+  if (chat && !request.cache_positions.empty())
+    return bad("cache_positions", "The places of a chat are marked by cache_control in messages.");
+  if (auto status = check_cache_positions(request.cache_positions, INT32_MAX); !status)
+    return status;
+  if (request.prompt_logprobs && chat)
     return Error{ErrorCode::unsupported, "Log-probs of the prompt are not offered for chats.",
                  "prompt_logprobs"};
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&request.prompt)) {
@@ -138,6 +144,8 @@ Status validate(const GenerateRequest& request, const RequestLimits& limits) {
     const auto tokens = static_cast<std::int32_t>(std::min<std::size_t>(ids->size(), INT32_MAX));
     if (auto room = answer_room(tokens, request.max_tokens, limits.context_length); !room)
       return room.error();
+    if (auto status = check_cache_positions(request.cache_positions, tokens); !status)
+      return status;
     if (request.prompt_logprobs)
       return check_prompt_logprobs(tokens, request.logprobs, limits, request.n);
   }
@@ -161,12 +169,33 @@ Status check_prompt_ids(std::span<const std::int32_t> ids, std::int32_t vocab_si
   return ok_status();
 }
 
+Status check_cache_positions(std::span<const std::int32_t> positions, std::int32_t prompt_tokens) {
+  constexpr const char* kName = "cache_positions";
+  if (positions.size() > kMaxCacheMarks)
+    return bad(kName, "cache_positions may have at most " + std::to_string(kMaxCacheMarks) +
+                          " positions, not " + std::to_string(positions.size()) + ".");
+  for (const std::int32_t position : positions) {
+    if (position < 1)
+      return bad(kName,
+                 "A cache position must be at least 1, not " + std::to_string(position) + ".");
+    if (position > prompt_tokens)
+      return bad(kName, "Cache position " + std::to_string(position) +
+                            " is behind the end of the prompt, which has " +
+                            std::to_string(prompt_tokens) + " tokens.");
+  }
+  return ok_status();
+}
+
 Error empty_prompt() {
   return bad("prompt", "The prompt is empty: it must have at least one token.");
 }
 
+const char* prompt_field(const Prompt& prompt) {
+  return std::holds_alternative<ChatPrompt>(prompt) ? "messages" : "prompt";
+}
+
 Result<std::int32_t> answer_room(std::int32_t prompt_tokens, std::optional<std::int32_t> max_tokens,
-                                 std::int32_t context_length) {
+                                 std::int32_t context_length, const char* field) {
   if (prompt_tokens < 1) return empty_prompt();
   const std::int64_t wanted = max_tokens.value_or(1);
   if (prompt_tokens + wanted <= context_length)
@@ -179,7 +208,7 @@ Result<std::int32_t> answer_room(std::int32_t prompt_tokens, std::optional<std::
                        " in the completion). Please reduce the length of the prompt or completion."
                  : "your prompt resulted in " + std::to_string(prompt_tokens) +
                        " tokens, which leaves no room for an answer. Please reduce its length.";
-  return Error{ErrorCode::context_overflow, limit + asked, "prompt"};
+  return Error{ErrorCode::context_overflow, limit + asked, field};
 }
 
 }  // namespace cairn::engine

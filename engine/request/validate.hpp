@@ -37,12 +37,17 @@ Status check_prompt_logprobs(std::int64_t prompt_tokens, std::int32_t logprobs,
 
 /// The error names the first id outside [0, vocab_size) and its index.
 Status check_prompt_ids(std::span<const std::int32_t> ids, std::int32_t vocab_size);
+/// Marked positions of a prompt of so many tokens: 1 to that number, at most kMaxCacheMarks.
+Status check_cache_positions(std::span<const std::int32_t> positions, std::int32_t prompt_tokens);
 Error empty_prompt();
 
+/// The field that a client's prompt came in: "messages" or "prompt".
+const char* prompt_field(const Prompt& prompt);
+
 /// How many tokens the answer may have: `max_tokens`, or what the context leaves (at least 1).
-/// context_overflow with the usual message and both numbers when prompt and answer do not fit;
-/// bad_request when the prompt is empty.
+/// context_overflow with the usual message, both numbers and the prompt's `field` when prompt and
+/// answer do not fit; bad_request when the prompt is empty.
 Result<std::int32_t> answer_room(std::int32_t prompt_tokens, std::optional<std::int32_t> max_tokens,
-                                 std::int32_t context_length);
+                                 std::int32_t context_length, const char* field = "prompt");
 
 }  // namespace cairn::engine

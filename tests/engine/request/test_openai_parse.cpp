@@ -309,3 +309,74 @@ TEST_CASE("tokenize and detokenize bodies") {
   CHECK(parse_detokenize(R"({"tokens": ["1"]})").error().param == "tokens");
   CHECK(parse_detokenize("{}").error().param == "tokens");
 }
+
+TEST_CASE("tool calls that are no calls are refused and the field is named") {
+  const auto calls = [](const std::string& json) {
+    return parse_chat(R"({"messages": [{"role": "assistant", "tool_calls": )" + json + "}]}");
+  };
+  const std::pair<const char*, const char*> wrong[] = {
+      {"5", ""},
+      {"{}", ""},
+      {"[null]", "[0]"},
+      {R"(["f"])", "[0]"},
+      {"[{}]", "[0].function"},
+      {R"([{"function": null}])", "[0].function"},
+      {R"([{"function": "f"}])", "[0].function"},
+      {R"([{"function": {"arguments": "{}"}}])", "[0].function.name"},
+      {R"([{"function": {"name": 5, "arguments": "{}"}}])", "[0].function.name"},
+      {R"([{"function": {"name": "f"}}])", "[0].function.arguments"},
+      {R"([{"function": {"name": "f", "arguments": null}}])", "[0].function.arguments"},
+      {R"([{"function": {"name": "f", "arguments": {}}}])", "[0].function.arguments"},
+      {R"([{"function": {"name": "f", "arguments": "{}"}}, 7])", "[1]"},
+  };
+  for (const auto& [json, param] : wrong) {
+    INFO(json);
+    const auto parsed = calls(json);
+    REQUIRE_FALSE(parsed.ok());
+    CHECK(parsed.error().code == ErrorCode::bad_request);
+    CHECK(parsed.error().param == std::string("messages[0].tool_calls") + param);
+  }
+  CHECK(calls("null").ok());
+  CHECK(calls(R"([{"id": "1", "function": {"name": "f", "arguments": "{}"}}])").ok());
+}
+
+TEST_CASE("a long value of the client's is cut in the message, between characters") {
+  std::string euros;
+  for (int i = 0; i < 5000; ++i) euros += "\xE2\x82\xAC";
+  const std::string shown = euros.substr(0, 99) + "...";
+  const Error errors[] = {
+      chat_error(R"("response_format": {"type": ")" + euros + "\"}"),
+      chat_error(R"("logit_bias": {")" + euros + "\": 1}"),
+      parse_chat(R"({"messages": [{"role": ")" + euros + R"(", "content": "x"}]})").error(),
+      parse_chat(R"({"messages": [{"role": "user", "content": [{"type": ")" + euros + "\"}]}]}")
+          .error()};
+  for (const Error& error : errors) {
+    CAPTURE(error.message.substr(0, 60));
+    CHECK(error.message.find("'" + shown + "'") != std::string::npos);
+    CHECK(error.message.size() < 400);
+    CHECK(error.param.size() < 100);
+  }
+  CHECK(chat_error(R"("n": 1)" + std::string(3000, '0')).message.size() < 200);
+}
+
+TEST_CASE("positions that a text's client marks arrive, and a chat is told how it marks") {
+  CHECK(
+      completion(R"("prompt": [1, 2, 3], "cache_positions": [2, 3])").requests[0].cache_positions ==
+      std::vector<std::int32_t>{2, 3});
+  CHECK(
+      completion(R"("prompt": "x", "cache_positions": null)").requests[0].cache_positions.empty());
+  for (const char* wrong : {"5", "\"5\"", "[1.5]", "[\"1\"]", "{}", "[null]"}) {
+    CHECK(completion_error(std::string(R"("prompt": "x", "cache_positions": )") + wrong).param ==
+          "cache_positions");
+  }
+  const Error chat = chat_error(R"("cache_positions": [5])");
+  CHECK(chat.param == "cache_positions");
+  CHECK(chat.message.find("cache_control") != std::string::npos);
+}
+
+TEST_CASE("a mark on a tool is refused, because the model would read it") {
+  const std::string tool = R"("tools": [{"type": "function", "function": {"name": "f"}, )";
+  CHECK(chat_error(tool + R"("cache_control": {"type": "ephemeral"}}])").param ==
+        "tools[0].cache_control");
+  chat(tool + R"("cache_control": null}])");
+}

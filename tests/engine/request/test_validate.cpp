@@ -133,3 +133,33 @@ TEST_CASE("the answer's room is what was asked for or what the context leaves") 
   CHECK(answer_room(32, std::nullopt, 32).error().code == ErrorCode::context_overflow);
   CHECK(answer_room(2'000'000'000, 2'000'000'000, 32).error().code == ErrorCode::context_overflow);
 }
+
+TEST_CASE("marked positions are few and inside the prompt, and a chat has none") {
+  RequestLimits limits;
+  limits.vocab_size = 100;
+  limits.context_length = 100;
+  const auto with = [&](Prompt prompt, std::vector<std::int32_t> positions) {
+    GenerateRequest r;
+    r.prompt = std::move(prompt);
+    r.max_tokens = 1;
+    r.cache_positions = std::move(positions);
+    const Status status = engine::validate(r, limits);
+    if (!status.ok()) CHECK(status.error().param == "cache_positions");
+    return status.ok();
+  };
+  const std::vector<std::int32_t> ids{1, 2, 3};
+  CHECK(with(ids, {1, 3}));
+  CHECK_FALSE(with(ids, {4}));
+  CHECK_FALSE(with(ids, {0}));
+  CHECK_FALSE(with(ids, {-1}));
+  CHECK(with(ids, std::vector<std::int32_t>(16, 2)));
+  CHECK_FALSE(with(ids, std::vector<std::int32_t>(17, 2)));
+  CHECK(with(TextPrompt{"a"}, {50}));  // known once it is tokenized
+  CHECK_FALSE(with(ChatPrompt{}, {1}));
+}
+
+TEST_CASE("a prompt that does not fit names the field that it came in") {
+  CHECK(std::string(engine::prompt_field(ChatPrompt{})) == "messages");
+  CHECK(std::string(engine::prompt_field(TextPrompt{})) == "prompt");
+  CHECK(answer_room(40, 1, 32, "messages").error().param == "messages");
+}
