@@ -33,7 +33,9 @@ void ForestPolicy::list(PlanNode node) {
 
 void ForestPolicy::relist() {
   heap_.clear();
-  for (const PlanNode n : tree().claimed()) heap_.emplace_back(loss_per_byte(n), n);
+  for (PlanNode n = 1; n < tree().slots(); ++n) {
+    if (tree()[n].used && tree()[n].claim != Claim::none) heap_.emplace_back(loss_per_byte(n), n);
+  }
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
@@ -59,15 +61,14 @@ void ForestPolicy::adopt(const std::shared_ptr<const Plan>& plan) {
 }
 
 // Few objects do not fill a budget evenly, so the least dense is not always the one to go: what the
-// best plan within the budget leaves out goes instead. A byte left free saves what the next request
-// would have to drop, so it counts at the price. One solution serves until the claims change.
+// best plan within the budget leaves out goes instead. One solution serves until the claims change.
 PlanNode ForestPolicy::solved_victim(const Usable& usable) {
   if (budget_ == 0 || tree().claims() > options_.exact_below || tree().bytes() <= budget_) {
     return kNoPlanNode;
   }
   if (left_out_.empty()) {
-    left_out_ = claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_),
-                                 price_, usable);
+    left_out_ =
+        claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_), usable);
     std::reverse(left_out_.begin(), left_out_.end());
   }
   while (!left_out_.empty()) {
