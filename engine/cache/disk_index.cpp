@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 
@@ -16,7 +17,7 @@
 namespace cairn::engine {
 namespace {
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 
 constexpr const char* kTables = R"(
 CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -25,7 +26,8 @@ CREATE TABLE IF NOT EXISTS segments(
   scope BLOB NOT NULL, tokens BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS states(
   id INTEGER PRIMARY KEY, segment INTEGER NOT NULL, blocks INTEGER NOT NULL, scope BLOB NOT NULL,
-  tail BLOB NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL, last_use_ms INTEGER NOT NULL);
+  tail BLOB NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL, last_use_ms INTEGER NOT NULL,
+  rate REAL NOT NULL, rated_at INTEGER NOT NULL);
 )";
 
 // EXCLUSIVE keeps the log's index in memory: no third file, and no second process. NORMAL: a power
@@ -67,6 +69,10 @@ class Statement {
     if (code_ == SQLITE_OK) code_ = sqlite3_bind_int64(stmt_.get(), ++bound_, value);
     return *this;
   }
+  Statement& bind(double value) {
+    if (code_ == SQLITE_OK) code_ = sqlite3_bind_double(stmt_.get(), ++bound_, value);
+    return *this;
+  }
   Statement& bind_text(std::string_view text) {
     if (code_ == SQLITE_OK) {
       code_ = sqlite3_bind_text(stmt_.get(), ++bound_, text.data(), static_cast<int>(text.size()),
@@ -105,6 +111,7 @@ class Statement {
   }
 
   std::int64_t integer(int column) const { return sqlite3_column_int64(stmt_.get(), column); }
+  double real(int column) const { return sqlite3_column_double(stmt_.get(), column); }
   std::string text(int column) const {
     const void* data = sqlite3_column_blob(stmt_.get(), column);
     const auto bytes = static_cast<std::size_t>(sqlite3_column_bytes(stmt_.get(), column));
@@ -146,6 +153,8 @@ ChainEnd chain_of(std::int64_t segment, std::int64_t blocks) {
   const bool small = blocks >= 0 && blocks <= 0x7FFFFFFF;
   return {static_cast<DiskId>(segment), small ? static_cast<std::uint32_t>(blocks) : 0xFFFFFFFFU};
 }
+
+double rate_of(double stored) { return std::isfinite(stored) && stored > 0 ? stored : 0; }
 
 }  // namespace
 
@@ -231,8 +240,8 @@ Result<DiskId> DiskIndex::load(DiskMap& map, std::uint64_t* rows_refused) {
   }
   if (!segments.ok()) return segments.status().error();
   Statement states(impl_->db.get(),
-                   "SELECT id, segment, blocks, scope, tail, position, kind, last_use_ms "
-                   "FROM states ORDER BY id");
+                   "SELECT id, segment, blocks, scope, tail, position, kind, last_use_ms, "
+                   "rate, rated_at FROM states ORDER BY id");
   while (states.step()) {
     DiskStateInfo s;
     s.id = static_cast<DiskId>(states.integer(0));
@@ -242,6 +251,8 @@ Result<DiskId> DiskIndex::load(DiskMap& map, std::uint64_t* rows_refused) {
     s.position = static_cast<std::int32_t>(states.integer(5));
     s.kind = kind_named(states.text(6));
     s.last_use_ms = states.integer(7);
+    s.rate = rate_of(states.real(8));
+    s.rated_at = static_cast<std::uint64_t>(std::max<std::int64_t>(states.integer(9), 0));
     last = std::max(last, s.id);
     if (map.fits(s)) {
       map.add(std::move(s));
@@ -264,17 +275,19 @@ Status DiskIndex::Impl::insert(const IndexBatch& batch) {
     if (!segment.bind_blob(s->scope.data(), s->scope.size()).bind_tokens(s->tokens).run()) break;
   }
   if (!segment.ok()) return segment.status();
-  Statement state(db.get(), "INSERT INTO states VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement state(db.get(), "INSERT INTO states VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   for (const DiskStateInfo* s : batch.states) {
     state.bind(s->id).bind(s->chain.segment).bind(std::int64_t{s->chain.blocks});
     state.bind_blob(s->scope.data(), s->scope.size()).bind_tokens(s->tail);
     state.bind(std::int64_t{s->position}).bind_text(to_string(s->kind)).bind(s->last_use_ms);
+    state.bind(s->rate).bind(s->rated_at);
     if (!state.run()) break;
   }
   if (!state.ok()) return state.status();
-  Statement touch(db.get(), "UPDATE states SET last_use_ms = ? WHERE id = ?");
-  for (const auto& [id, at] : batch.touched) {
-    if (!touch.bind(at).bind(id).run()) break;
+  Statement touch(db.get(),
+                  "UPDATE states SET last_use_ms = ?, rate = ?, rated_at = ? WHERE id = ?");
+  for (const DiskStateInfo* s : batch.touched) {
+    if (!touch.bind(s->last_use_ms).bind(s->rate).bind(s->rated_at).bind(s->id).run()) break;
   }
   return touch.status();
 }

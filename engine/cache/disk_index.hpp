@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -20,7 +19,7 @@ struct IndexBatch {
   std::vector<const DiskStateInfo*> states;
   DiskFreed freed;
   std::vector<DiskId> states_gone;
-  std::vector<std::pair<DiskId, std::int64_t>> touched;  // state, last use
+  std::vector<const DiskStateInfo*> touched;  // last use and rate are new
   bool empty() const;
 };
 

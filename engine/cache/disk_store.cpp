@@ -11,6 +11,27 @@
 #include "engine/cache/disk_store_impl.hpp"
 
 namespace cairn::engine {
+namespace {
+
+// Until something has been read or written: 500 MB/s, and 1 ms to begin.
+constexpr double kAssumedSecondsPerByte = 2e-9;
+constexpr double kOverheadSeconds = 1e-3;
+
+double pace(double seconds, std::uint64_t done, std::uint64_t bytes) {
+  const double each = done > 0 ? seconds / static_cast<double>(done) : kAssumedSecondsPerByte;
+  return kOverheadSeconds + each * static_cast<double>(bytes);
+}
+
+}  // namespace
+
+double disk_read_seconds(const DiskStat& stat, std::uint64_t bytes) {
+  return pace(stat.read_seconds, stat.read_bytes, bytes);
+}
+
+double disk_write_seconds(const DiskStat& stat, std::uint64_t bytes) {
+  return pace(stat.write_seconds, stat.written_bytes, bytes);
+}
+
 DiskTokens disk_tail_tokens(const DiskStateInfo& state) {
   DiskTokens out;
   out.fill(-1);
@@ -64,11 +85,7 @@ DiskHeader DiskStore::Impl::header_of(const DiskStateInfo& s) const {
 }
 
 DiskItem DiskStore::Impl::item_of(const DiskStateInfo& s) const {
-  return {s.id, s.position, s.kind, s.last_use_ms, bytes_of(s)};
-}
-
-double DiskStore::Impl::value_of(const DiskItem& item) const {
-  return options_.value ? options_.value(item) : static_cast<double>(item.last_use_ms);
+  return {s.id, s.position, s.kind, s.last_use_ms, bytes_of(s), s.rate};
 }
 
 Status DiskStore::Impl::may_write() const {
@@ -96,7 +113,7 @@ void DiskStore::Impl::wrote() {
 
 Status DiskStore::Impl::commit(IndexBatch batch) {
   for (const DiskId id : touched_) {
-    if (const DiskStateInfo* s = map_.state(id)) batch.touched.emplace_back(id, s->last_use_ms);
+    if (const DiskStateInfo* s = map_.state(id)) batch.touched.push_back(s);
   }
   if (batch.empty()) return ok_status();
   if (index_ == nullptr) return Error{ErrorCode::unavailable, "there is no index", {}};
@@ -209,6 +226,18 @@ void DiskStore::Impl::touch(DiskId id) {
   touched_.insert(id);
 }
 
+void DiskStore::Impl::forecast(const DiskForecast& forecast) {
+  requests_ += forecast.requests;
+  if (forecast.prefill.a > 0) prefill_ = forecast.prefill;
+  for (const auto& [id, rate] : forecast.rates) {
+    if (map_.state(id) == nullptr) continue;
+    const std::unique_lock lock(map_mutex_);
+    map_.predict(id, rate, requests_);
+    touched_.insert(id);
+  }
+  if (touched_.size() >= kMaxTouched) flush();
+}
+
 Result<std::unique_ptr<DiskStore>> DiskStore::open(DiskOptions options) {
   auto directory = DiskDirectory::open(options.dir, true);
   if (!directory) return directory.error();
@@ -236,6 +265,22 @@ std::optional<DiskMatch> DiskStore::match(std::string_view scope,
 bool DiskStore::contains(std::string_view scope, std::span<const std::int32_t> tokens) const {
   const auto lock = impl_->lock_map();
   return impl_->map().find(scope, tokens) != nullptr;
+}
+
+std::vector<DiskPlace> DiskStore::places(DiskId after, std::size_t count) const {
+  const auto lock = impl_->lock_map();
+  const DiskMap& map = impl_->map();
+  std::vector<DiskPlace> out;
+  for (auto it = map.states().upper_bound(after); it != map.states().end(); ++it) {
+    if (out.size() == count) break;
+    out.push_back({it->first, it->second.scope, map.tokens_of(it->second)});
+  }
+  return out;
+}
+
+void DiskStore::forecast(const DiskForecast& forecast) {
+  impl_->forecast(forecast);
+  impl_->publish();
 }
 
 Status DiskStore::read(DiskId id, const DiskSink& sink) {

@@ -20,17 +20,19 @@
 #include "base/result.hpp"
 #include "engine/cache/disk_map.hpp"
 #include "engine/cache/fingerprint.hpp"
+#include "engine/placement/dp.hpp"
 #include "model/net/backend.hpp"
 
 namespace cairn::engine {
 
-/// A stored state as the eviction rule sees it.
+/// A stored state.
 struct DiskItem {
-  DiskId id = 0;  // 0: not stored yet
+  DiskId id = 0;
   std::int32_t position = 0;
   StateKind kind = StateKind::planned;
   std::int64_t last_use_ms = 0;
   std::uint64_t bytes = 0;  // of the state's own file: blocks may be shared
+  double rate = 0;          // as last predicted
 };
 
 struct DiskOptions {
@@ -40,9 +42,6 @@ struct DiskOptions {
   std::chrono::milliseconds max_age{0};  // since the last use; 0: no limit
   Fingerprint fingerprint;
   model::MemoryLayout layout;
-  /// What keeping a state is worth: the least goes first, and a new state displaces only what is
-  /// worth less than itself. Unset: the least recently used goes first.
-  std::function<double(const DiskItem&)> value;
   std::chrono::milliseconds retry{30'000};  // after a failed write
   std::function<std::int64_t()> clock_ms;   // Unix time; unset: the system's
 };
@@ -54,6 +53,21 @@ struct DiskState {
   StateKind kind = StateKind::planned;
   std::span<const std::byte> state;          // [layout.state_bytes]
   std::span<const std::byte* const> blocks;  // [ceil(position / 16)], layout.kv_block_bytes each
+  double rate = 0;  // of requests predicted to come this far, per request served; 0: unknown
+};
+
+/// What has become of predictions. A rate decays with the requests served since it was predicted.
+struct DiskForecast {
+  std::uint64_t requests = 0;                    // served since the last forecast
+  CostModel prefill{.a = 0};                     // seconds; a = 0: not known
+  std::vector<std::pair<DiskId, double>> rates;  // as DiskState::rate; states that went are passed
+};
+
+/// Where a stored state lies.
+struct DiskPlace {
+  DiskId id = 0;
+  std::string scope;
+  std::vector<std::int32_t> tokens;  // [position]
 };
 
 struct DiskPut {
@@ -99,9 +113,13 @@ struct DiskStat {
   std::string why_not;  // the last write failure, while not writable
 };
 
-/// One thread at a time; match(), contains() and stat() from any. Never throws for what disk or
-/// files do: a failed write turns writing off until `retry` has passed, a wrong file is deleted
-/// with all that need it.
+/// What reading or writing so many bytes takes, as measured so far; assumed before that.
+double disk_read_seconds(const DiskStat& stat, std::uint64_t bytes);
+double disk_write_seconds(const DiskStat& stat, std::uint64_t bytes);
+
+/// One thread at a time; match(), contains(), places() and stat() from any. Never throws for what
+/// disk or files do: a failed write turns writing off until `retry` has passed, a wrong file is
+/// deleted with all that need it.
 class DiskStore {
  public:
   /// Takes the directory for this process. Files of another fingerprint are deleted, and the log
@@ -110,9 +128,12 @@ class DiskStore {
   ~DiskStore();
   DiskStore(const DiskStore&) = delete;
 
-  /// Writes a state and those of its blocks that are not there yet, making room first. Errors:
-  /// no_memory (does not fit, or displaces what is worth more), unavailable (writing is off).
+  /// Writes a state and those of its blocks that are not there yet, making room first: what is
+  /// predicted to save the least prefill per request and byte goes (disk_worth.hpp), of equals the
+  /// least recently used; never what is worth more than the new state. Errors: no_memory (does not
+  /// fit at that price), unavailable (writing is off).
   Result<DiskPut> put(const DiskState& state);
+  void forecast(const DiskForecast& forecast);
 
   /// The deepest state of at most `max_position` tokens of this prompt. Touches no file and waits
   /// for none.
@@ -120,6 +141,9 @@ class DiskStore {
                                  std::int32_t max_position) const;
   /// Whether the whole of `tokens` is the path of a stored state.
   bool contains(std::string_view scope, std::span<const std::int32_t> tokens) const;
+
+  /// The next `count` states in the order of their ids.
+  std::vector<DiskPlace> places(DiskId after, std::size_t count) const;
 
   /// Reads and verifies. The sink's content is undefined after an error. Errors: not_found (no such
   /// state any more), bad_request (a file was wrong: it is deleted), unavailable.

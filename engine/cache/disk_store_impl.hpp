@@ -19,12 +19,15 @@
 #include "engine/cache/disk_file.hpp"
 #include "engine/cache/disk_index.hpp"
 #include "engine/cache/disk_store.hpp"
+#include "engine/cache/disk_worth.hpp"
 
 namespace cairn::engine {
 
 /// The tokens of one block as they lie in a record.
 using DiskTokens = std::array<std::int32_t, model::kBlockTokens>;
 inline constexpr std::size_t kDiskTokenBytes = sizeof(DiskTokens);
+
+inline constexpr std::size_t kMaxTouched = 256;  // states, before they are written down
 
 /// A tail's tokens in its state's record: -1 past the end.
 DiskTokens disk_tail_tokens(const DiskStateInfo& state);
@@ -55,6 +58,7 @@ class DiskStore::Impl {
   void flush();
 
   void touch(DiskId id);
+  void forecast(const DiskForecast& forecast);
   DiskItem item_of(const DiskStateInfo& state) const;
   const DiskMap& map() const { return map_; }
   /// What match() of any thread needs.
@@ -75,7 +79,10 @@ class DiskStore::Impl {
   void sweep_blob(const DirectoryFile& file);
 
   // disk_store_write.cpp
-  Status make_room(std::uint64_t bytes, double worth);
+  Status make_room(std::uint64_t bytes, const DiskStateInfo* incoming,
+                   const DiskStateInfo* incoming_above);
+  DiskTerms terms() const;
+  std::uint64_t bytes_of(const DiskMap::Gain& gain) const;
   Status write_objects(const DiskState& in, const DiskSegment& segment, const DiskStateInfo& state);
 
   // disk_store_read.cpp
@@ -89,7 +96,6 @@ class DiskStore::Impl {
   void remove_file(const std::string& name);
   void set_size(const std::string& name, std::uint64_t bytes);
 
-  double value_of(const DiskItem& item) const;
   DiskHeader header(DiskFileKind kind, DiskId id, const ChainEnd& chain,
                     const std::string& scope) const;
   DiskHeader header_of(const DiskSegment& segment) const;
@@ -115,7 +121,9 @@ class DiskStore::Impl {
   mutable std::shared_mutex map_mutex_;
   std::unordered_map<std::string, std::uint64_t> sizes_;  // of every file but the index's
   DiskId next_id_ = 1;
-  std::unordered_set<DiskId> touched_;  // last use not written down yet
+  std::unordered_set<DiskId> touched_;  // last use or rate not written down yet
+  std::uint64_t requests_ = 0;          // told of, over all runs of which a rate is left
+  CostModel prefill_{.a = 0};           // seconds, as last told; a = 0: not known
   std::int64_t off_until_ms_ = 0;
 
   DiskStat now_;  // the owner's thread's

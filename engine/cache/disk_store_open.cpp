@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a store: whose files these are, what the index says, and what a crash left behind.
 #include <algorithm>
-#include <limits>
 
 #include "base/log.hpp"
 #include "engine/cache/disk_store_impl.hpp"
@@ -86,7 +85,10 @@ Status DiskStore::Impl::load() {
     if (!opened) return opened;
   } else {
     next_id_ = *last + 1;
-    for (const auto& [id, s] : map_.states()) ++kind_count(s.kind);
+    for (const auto& [id, s] : map_.states()) {
+      ++kind_count(s.kind);
+      requests_ = std::max(requests_, s.rated_at);
+    }
   }
   now_.refused_corrupt += rows_refused;
   if (Status swept = sweep(); !swept) return swept;
@@ -94,7 +96,7 @@ Status DiskStore::Impl::load() {
   unused.freed = map_.remove_unused();
   if (!unused.empty()) remove({}, std::move(unused));
   expire();
-  (void)make_room(0, std::numeric_limits<double>::infinity());  // the budget may be smaller now
+  (void)make_room(0, nullptr, nullptr);  // the budget may be smaller now
   flush();
   return ok_status();
 }

@@ -12,7 +12,6 @@ namespace cairn::engine {
 namespace {
 
 constexpr std::size_t kBlock = model::kBlockTokens;
-constexpr std::size_t kMaxTouched = 256;
 
 }  // namespace
 

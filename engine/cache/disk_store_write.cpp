@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing: room is made, files are written and renamed, then the index and the map learn of them.
 #include <algorithm>
-#include <limits>
+#include <functional>
+#include <queue>
 #include <tuple>
+#include <utility>
 
 #include "base/check.hpp"
 #include "engine/cache/disk_store_impl.hpp"
@@ -14,25 +16,60 @@ constexpr std::size_t kBlock = model::kBlockTokens;
 
 }  // namespace
 
-Status DiskStore::Impl::make_room(std::uint64_t bytes, double worth) {
+std::uint64_t DiskStore::Impl::bytes_of(const DiskMap::Gain& gain) const {
+  std::uint64_t bytes =
+      gain.blocks * (kDiskTokenBytes + options_.layout.kv_block_bytes + sizeof(DiskChecksum));
+  for (const DiskId s : gain.segments) bytes += disk_file_bytes(header_of(map_.segment(s)), 0);
+  return bytes;
+}
+
+// In tokens while no speed is known; reading is then taken for free.
+DiskTerms DiskStore::Impl::terms() const {
+  DiskTerms t;
+  t.requests = requests_;
+  t.prefill = prefill_.a > 0 ? prefill_ : CostModel{};
+  t.restore = [this](std::int32_t from, std::int32_t to) {
+    if (prefill_.a <= 0) return 0.0;
+    const auto blocks = static_cast<std::uint64_t>(to - from + 15) / kBlock;
+    return disk_read_seconds(now_,
+                             options_.layout.state_bytes + blocks * options_.layout.kv_block_bytes);
+  };
+  t.bytes = [this](const DiskStateInfo& s) { return bytes_of(s) + bytes_of(map_.gain_of(s)); };
+  return t;
+}
+
+Status DiskStore::Impl::make_room(std::uint64_t bytes, const DiskStateInfo* incoming,
+                                  const DiskStateInfo* incoming_above) {
   if (now_.bytes + bytes <= options_.max_bytes) return ok_status();
   const Error none{ErrorCode::no_memory, "the disk cache has no room for it", {}};
   if (bytes > options_.max_bytes) return none;
-  std::vector<std::tuple<double, std::int64_t, DiskId>> order;
-  for (const auto& [id, s] : map_.states()) {
-    order.emplace_back(value_of(item_of(s)), s.last_use_ms, id);
+  DiskTerms terms = this->terms();
+  if (incoming != nullptr) {
+    terms.bytes = [all = terms.bytes, incoming, bytes](const DiskStateInfo& s) {
+      return &s == incoming ? bytes : all(s);
+    };
   }
-  std::sort(order.begin(), order.end());
+  DiskWorth worth(map_, std::move(terms), incoming, incoming_above);
+  using Entry = std::tuple<double, std::int64_t, DiskId>;  // worth when listed, last use
+  std::vector<Entry> listed;
+  for (const auto& [id, s] : map_.states()) listed.emplace_back(worth.of(id), s.last_use_ms, id);
+  std::priority_queue least(std::greater<Entry>{}, std::move(listed));
+
   const std::uint64_t need = now_.bytes + bytes - options_.max_bytes;
   std::uint64_t got = 0;
   std::vector<DiskId> victims;
   DiskMap::Preview preview(map_);
-  for (const auto& [value, last_use, id] : order) {
-    if (got >= need || (options_.value && value >= worth)) break;
-    const auto gain = preview.remove(id);
-    got += bytes_of(*map_.state(id));
-    for (const DiskId s : gain.segments) got += disk_file_bytes(header_of(map_.segment(s)), 0);
-    got += gain.blocks * (kDiskTokenBytes + options_.layout.kv_block_bytes + sizeof(DiskChecksum));
+  while (got < need && !least.empty()) {
+    auto [then, last_use, id] = least.top();
+    least.pop();
+    // What goes leaves its requests to those around it: worth only grows.
+    if (const double now = worth.of(id); now > then) {
+      least.emplace(now, last_use, id);
+      continue;
+    }
+    if (incoming != nullptr && then > worth.of(incoming->id)) break;
+    worth.remove(id);
+    got += bytes_of(*map_.state(id)) + bytes_of(preview.remove(id));
     victims.push_back(id);
   }
   if (got < need) return none;
@@ -93,6 +130,7 @@ Result<DiskPut> DiskStore::Impl::put(const DiskState& in) {
   expire();
   if (const DiskStateInfo* found = map_.find(in.scope, in.tokens)) {
     touch(found->id);
+    forecast({0, {.a = 0}, {{found->id, in.rate}}});
     return DiskPut{found->id, true, 0};
   }
   const ChainEnd shared = map_.match_chain(in.scope, in.tokens);
@@ -112,18 +150,19 @@ Result<DiskPut> DiskStore::Impl::put(const DiskState& in) {
   state.position = static_cast<std::int32_t>(in.tokens.size());
   state.kind = in.kind;
   state.last_use_ms = now();
+  state.rate = in.rate;
+  state.rated_at = requests_;
   const std::uint64_t segment_bytes =
       new_blocks > 0 ? disk_file_bytes(header_of(segment), new_blocks) : 0;
   const std::uint64_t bytes = segment_bytes + bytes_of(state);
-  DiskItem item = item_of(state);
-  item.id = 0;
+  const DiskStateInfo* above = map_.match(in.scope, in.tokens, state.position - 1);
 
   // Room must not be made at the price of the blocks that this state shares.
   {
     const std::unique_lock lock(map_mutex_);
     map_.pin(shared);
   }
-  Status done = make_room(bytes, value_of(item));
+  Status done = make_room(bytes, &state, above);
   if (done) done = write_objects(in, segment, state);
   const DiskId id = state.id;
   if (done) {
@@ -158,7 +197,7 @@ Status DiskStore::Impl::save_blob(const std::string& name, std::span<const std::
   header.name = name;
   const std::uint64_t size = disk_file_bytes(header, 1);
   const DiskRename names{temporary_name(blob_file_name(name)), blob_file_name(name)};
-  if (Status room = make_room(size, std::numeric_limits<double>::infinity()); !room) return room;
+  if (Status room = make_room(size, nullptr, nullptr); !room) return room;
   const DiskRecord record{bytes, {}, {}};
   Status done = write_disk_file(directory_->fd(), names.from, header, {&record, 1});
   if (done) done = rename_disk_files(directory_->fd(), {&names, 1});

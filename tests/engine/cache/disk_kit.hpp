@@ -29,6 +29,15 @@ using Tokens = std::vector<std::int32_t>;
 
 inline constexpr model::MemoryLayout kDiskLayout{.kv_block_bytes = 512, .state_bytes = 3000};
 
+// Bytes of the files of one store, from the format's description.
+inline std::uint64_t segment_bytes(std::uint64_t blocks, std::size_t scope) {
+  return 96 + scope + 16 + blocks * (64 + kDiskLayout.kv_block_bytes + 16);
+}
+inline std::uint64_t state_bytes(bool tail, std::size_t scope) {
+  return 96 + scope + 16 + 64 + (tail ? kDiskLayout.kv_block_bytes : 0) + kDiskLayout.state_bytes +
+         16;
+}
+
 /// Clears the failpoints when it ends, however.
 struct FailpointScope {
   explicit FailpointScope(std::string_view table) { set_failpoints(table); }
@@ -74,10 +83,10 @@ struct Sample {
     }
   }
 
-  Result<DiskPut> put(DiskStore& store, StateKind kind = StateKind::branch) const {
+  Result<DiskPut> put(DiskStore& store, StateKind kind = StateKind::branch, double rate = 0) const {
     std::vector<const std::byte*> blocks;
     for (const auto& b : kv) blocks.push_back(b.data());
-    return store.put({scope, tokens, kind, state, blocks});
+    return store.put({scope, tokens, kind, state, blocks, rate});
   }
 };
 
@@ -174,6 +183,31 @@ inline void flip_bit(const std::string& path, std::uint64_t at) {
   const int c = file.get();
   file.seekp(static_cast<std::streamoff>(at));
   file.put(static_cast<char>(c ^ 4));
+}
+
+inline Tokens prefix(const Tokens& tokens, std::ptrdiff_t n) {
+  return {tokens.begin(), tokens.begin() + n};
+}
+
+/// Two states of one prompt, the second 32 tokens and a tail behind the first.
+struct Pair {
+  std::mt19937 random{77};
+  Tokens tokens = random_tokens(random, 85);
+  Sample shallow{"s", prefix(tokens, 48)};
+  Sample deep{"s", tokens};
+};
+
+/// Everything that can still be read is right, and the books agree with the directory.
+inline void require_sane(const DiskBench& bench, DiskStore& store,
+                         const std::vector<Sample>& samples) {
+  for (const Sample& s : samples) {
+    if (const auto match = store.match(s.scope, s.tokens, 1 << 30)) {
+      const Sample found(s.scope, prefix(s.tokens, match->position));
+      const ReadBack back(store, *match);
+      if (back.status) REQUIRE(back.equals(found));
+    }
+  }
+  REQUIRE(store.stat().bytes == bench.bytes_on_disk());
 }
 
 }  // namespace cairn::testing

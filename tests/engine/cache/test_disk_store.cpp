@@ -12,15 +12,6 @@ namespace {
 
 constexpr std::int32_t kAny = 1 << 30;
 
-// Bytes of the files of one store, from the format's description.
-std::uint64_t segment_bytes(std::uint64_t blocks, std::size_t scope) {
-  return 96 + scope + 16 + blocks * (64 + kDiskLayout.kv_block_bytes + 16);
-}
-std::uint64_t state_bytes(bool tail, std::size_t scope) {
-  return 96 + scope + 16 + 64 + (tail ? kDiskLayout.kv_block_bytes : 0) + kDiskLayout.state_bytes +
-         16;
-}
-
 }  // namespace
 
 TEST_CASE("a state is read back bit for bit, in the same process and after a restart") {
@@ -152,103 +143,6 @@ TEST_CASE("what only a forgotten state needed is freed, and the rest still reads
   store->forget_scope("");
   CHECK(bench.files().empty());
   CHECK(store->stat().bytes == 0);
-}
-
-TEST_CASE("the budget holds, and the least recently used goes first") {
-  DiskBench bench;
-  std::mt19937 random(7);
-  const std::uint64_t each = segment_bytes(4, 0) + state_bytes(false, 0);
-  bench.options.max_bytes = 5 * each + 10;
-  auto store = bench.open();
-  std::vector<Sample> samples;
-  for (int i = 0; i < 8; ++i) samples.emplace_back("", random_tokens(random, 64));
-  for (std::size_t i = 0; i < 5; ++i) {
-    ++bench.clock;
-    REQUIRE(samples[i].put(*store));
-  }
-  ++bench.clock;
-  REQUIRE(ReadBack(*store, *store->match("", samples[0].tokens, kAny)).equals(samples[0]));
-  for (std::size_t i = 5; i < 8; ++i) {
-    ++bench.clock;
-    REQUIRE(samples[i].put(*store));
-    CHECK(bench.bytes_on_disk() <= bench.options.max_bytes);
-  }
-  std::string kept;
-  for (const Sample& s : samples) kept += store->contains("", s.tokens) ? '1' : '0';
-  CHECK(kept == "10001111");
-  CHECK(store->stat().evicted == 3);
-  // The order outlives a restart, reads included.
-  ++bench.clock;
-  ReadBack(*store, *store->match("", samples[4].tokens, kAny));
-  store.reset();
-  bench.options.max_bytes = 2 * each;
-  store = bench.open();
-  kept.clear();
-  for (const Sample& s : samples) kept += store->contains("", s.tokens) ? '1' : '0';
-  CHECK(kept == "00001001");
-}
-
-TEST_CASE("a caller's worth decides what goes, and what may not come in") {
-  DiskBench bench;
-  std::mt19937 random(8);
-  bench.options.max_bytes = 3 * (segment_bytes(2, 0) + state_bytes(false, 0));
-  bench.options.value = [](const DiskItem& item) { return -double(rank(item.kind)); };
-  auto store = bench.open();
-  const auto fresh = [&] { return Sample("", random_tokens(random, 32)); };
-  const Sample planned = fresh();
-  const Sample pinned = fresh();
-  REQUIRE(planned.put(*store, StateKind::planned));
-  REQUIRE(pinned.put(*store, StateKind::pinned));
-  REQUIRE(fresh().put(*store, StateKind::branch));
-  const auto refused = fresh().put(*store, StateKind::planned);
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == ErrorCode::no_memory);
-  CHECK(store->stat().writable);
-  REQUIRE(fresh().put(*store, StateKind::branch));
-  CHECK_FALSE(store->contains("", planned.tokens));
-  CHECK(store->contains("", pinned.tokens));
-}
-
-TEST_CASE("making room never takes the blocks that the new state shares") {
-  DiskBench bench;
-  std::mt19937 random(9);
-  const Tokens base = random_tokens(random, 160);
-  // Room for the first state, or for its blocks with two more and the second state.
-  bench.options.max_bytes = segment_bytes(10, 0) + segment_bytes(2, 0) + state_bytes(false, 0);
-  auto store = bench.open();
-  REQUIRE(Sample("", base).put(*store));
-  const Sample longer("", joined(base, random_tokens(random, 32)));
-  REQUIRE(longer.put(*store));
-  CHECK(store->stat().states == 1);
-  CHECK(store->stat().bytes == bench.options.max_bytes);
-  CHECK(ReadBack(*store, *store->match("", longer.tokens, kAny)).equals(longer));
-  // What cannot fit at all changes nothing.
-  REQUIRE_FALSE(Sample("", joined(base, random_tokens(random, 64))).put(*store));
-  CHECK(store->contains("", longer.tokens));
-  CHECK(store->stat().bytes == bench.bytes_on_disk());
-}
-
-TEST_CASE("what was not used for the maximum age is gone, also when nobody was there meanwhile") {
-  DiskBench bench;
-  std::mt19937 random(10);
-  bench.options.max_age = std::chrono::hours(1);
-  const Sample old("", random_tokens(random, 40));
-  const Sample used("", random_tokens(random, 40));
-  auto store = bench.open();
-  REQUIRE(old.put(*store));
-  REQUIRE(used.put(*store));
-  bench.clock += 3'000'000;
-  ReadBack(*store, *store->match("", used.tokens, kAny));
-  bench.clock += 1'000'000;
-  store->expire();
-  CHECK_FALSE(store->contains("", old.tokens));
-  CHECK(store->contains("", used.tokens));
-  CHECK(store->stat().expired == 1);
-  store.reset();
-  bench.clock += 4'000'000;
-  store = bench.open();
-  CHECK(store->stat().states == 0);
-  CHECK(bench.files().empty());
 }
 
 TEST_CASE("a restart remembers every state with its tokens, kind and last use") {
