@@ -30,9 +30,9 @@ void ClaimForest::compress(const PlanTree& tree, const DemandForest& demand,
   touched_.clear();
   of_.clear();
   nodes_.clear();
-  for (PlanNode n = 1; n < tree.slots(); ++n) {
-    if (tree[n].used && tree[n].claim != Claim::none) mark(tree, n);
-  }
+  claimed_ = tree.claimed();
+  std::sort(claimed_.begin(), claimed_.end());  // equally good plans are told apart by slots
+  for (const PlanNode n : claimed_) mark(tree, n);
   for (const PlanNode n : touched_) {
     if (tree[n].claim == Claim::none && children_[n] < 2) continue;
     index_[n] = static_cast<std::int32_t>(of_.size());
@@ -61,13 +61,13 @@ void ClaimForest::compress(const PlanTree& tree, const DemandForest& demand,
 }
 
 std::vector<PlanNode> ClaimForest::left_out(const PlanTree& tree, const DemandForest& demand,
-                                            CostModel cost, double budget,
+                                            CostModel cost, double budget, double byte_worth,
                                             const std::function<bool(PlanNode)>& usable) {
   compress(tree, demand, usable);
   std::vector<PlanNode> out;
   auto solver = ForestSolver::make(nodes_, cost);
   if (!solver.ok()) return out;
-  const auto plan = solver->solve_within(budget);
+  const auto plan = solver->solve_within(budget, Effort::exchange, byte_worth);
   if (!plan.ok()) return out;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const auto node = static_cast<std::int32_t>(i);

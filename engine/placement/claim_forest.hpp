@@ -16,10 +16,11 @@ namespace cairn::engine {
 class ClaimForest {
  public:
   /// The claims that the best plan within `budget` bytes leaves out, least demand first among
-  /// equals; those that are not usable stay. Empty when these alone do not fit. O(claims * their
-  /// depth in nodes + solve).
+  /// equals, when a byte left free saves `byte_worth`; those that are not usable stay. Empty when
+  /// these alone do not fit. O(claims * their depth in nodes + solve).
   std::vector<PlanNode> left_out(const PlanTree& tree, const DemandForest& demand, CostModel cost,
-                                 double budget, const std::function<bool(PlanNode)>& usable);
+                                 double budget, double byte_worth,
+                                 const std::function<bool(PlanNode)>& usable);
 
  private:
   void compress(const PlanTree& tree, const DemandForest& demand,
@@ -30,6 +31,7 @@ class ClaimForest {
   std::vector<std::int32_t> children_;  // by slot: touched ones
   std::vector<std::int32_t> index_;     // by slot: into nodes_
   std::uint32_t call_ = 0;
+  std::vector<PlanNode> claimed_;
   std::vector<PlanNode> touched_;
   std::vector<PlanNode> of_;
   std::vector<DemandNode> nodes_;

@@ -29,8 +29,12 @@ std::string shown(double bytes) {
 
 class BudgetSearch {
  public:
-  BudgetSearch(ForestSolver& solver, double budget, Effort effort)
-      : solver_(solver), layout_(solver.layout()), budget_(budget), effort_(effort) {}
+  BudgetSearch(ForestSolver& solver, double budget, Effort effort, double byte_worth)
+      : solver_(solver),
+        layout_(solver.layout()),
+        budget_(budget),
+        effort_(effort),
+        byte_worth_(byte_worth) {}
 
   Result<ForestPlan> run() {
     fits_ = priced(pinned_only(), 0);
@@ -40,9 +44,10 @@ class BudgetSearch {
                        " bytes, more than the budget of " + shown(budget_),
                    "budget_bytes"};
     }
-    over_ = priced(solver_.holds_at(0), 0);
+    over_ = priced(solver_.holds_at(byte_worth_), byte_worth_);
     if (over_.plan.bytes <= budget_) {
-      over_.plan.bound = over_.plan.cost;
+      const double unused = budget_ - over_.plan.bytes;
+      over_.plan.bound = std::max(over_.plan.cost - byte_worth_ * unused, 0.0);
       return std::move(over_.plan);
     }
     find_price();
@@ -94,8 +99,8 @@ class BudgetSearch {
   // Every other step halves the interval of log prices instead, so that neither end stays behind.
   void find_price() {
     bound_ = 0;
-    note(0, over_.plan);
-    double low = 0;
+    note(byte_worth_, over_.plan);
+    double low = byte_worth_;
     double high = prohibitive_price();
     take(high, low, high);
     for (int i = 0; i < kMaxSolves; ++i) {
@@ -129,6 +134,7 @@ class BudgetSearch {
   ForestHolds filled() const {
     ForestEditor plan(layout_, spliced(fits_, over_));
     if (effort_ == Effort::bound) return plan.holds();
+    plan.set_byte_worth(byte_worth_);
     plan.fill(budget_);
     if (effort_ == Effort::fill) return plan.holds();
     const bool proven = plan.cost() <= bound_ * (1 + kSame);
@@ -190,13 +196,15 @@ class BudgetSearch {
   const ForestLayout& layout_;
   double budget_;
   Effort effort_;
+  double byte_worth_;
   Candidate fits_, over_;
   double bound_ = 0;
   double price_ = 0;
 };
 
-Result<ForestPlan> ForestSolver::solve_within(double budget_bytes, Effort effort) {
-  return BudgetSearch(*this, budget_bytes, effort).run();
+Result<ForestPlan> ForestSolver::solve_within(double budget_bytes, Effort effort,
+                                              double byte_worth) {
+  return BudgetSearch(*this, budget_bytes, effort, byte_worth).run();
 }
 
 }  // namespace cairn::engine

@@ -78,7 +78,7 @@ std::vector<ForestEditor::Offer> ForestEditor::offers_to_hold(double budget,
     if (holds_[r] != 0 || !v.can_hold || rank == except) continue;
     const Worth worth{served_[r] * layout_->cost.between(above, v.depth),
                       v.state_bytes + unkept[r]};
-    if (worth.saved > 0 && bytes_ + worth.bytes <= budget)
+    if (worth.saved > byte_worth_ * worth.bytes && bytes_ + worth.bytes <= budget)
       offers.push_back({worth.density(), rank});
   }
   return offers;
@@ -98,7 +98,7 @@ void ForestEditor::fill(double budget, std::int32_t except) {
       offers.pop();
       const auto rank = static_cast<std::size_t>(offer.rank);
       const Worth now = worth(rank);
-      if (!(now.saved > 0) || bytes_ + now.bytes > budget) continue;
+      if (!(now.saved > byte_worth_ * now.bytes) || bytes_ + now.bytes > budget) continue;
       offer.density = now.density();
       if (!offers.empty() && worse(offer, offers.top())) {
         offers.push(offer);
@@ -163,7 +163,8 @@ bool ForestEditor::better_with(std::size_t toggled, double budget, ForestEditor&
   trial.shed(budget, except);
   trial.fill(budget, except);
   trial.fill(budget);
-  return trial.bytes_ <= budget && trial.cost_ < cost_ * (1 - kNoise);
+  const double now = cost_ + byte_worth_ * bytes_;
+  return trial.bytes_ <= budget && trial.cost_ + byte_worth_ * trial.bytes_ < now * (1 - kNoise);
 }
 
 void ForestEditor::exchange(double budget) {

@@ -32,6 +32,9 @@ class ForestEditor {
   /// Exchanges single states for others as long as that helps. Starts and ends within the budget.
   void exchange(double budget);
 
+  /// Seconds that a byte must save, and that one which is left free counts as saving; 0 at first.
+  void set_byte_worth(double worth) { byte_worth_ = worth; }
+
   const ForestHolds& holds() const { return holds_; }
   double cost() const { return cost_; }
   double bytes() const { return bytes_; }
@@ -52,6 +55,7 @@ class ForestEditor {
   EdgeNeeds needs_;
   double cost_ = 0;
   double bytes_ = 0;
+  double byte_worth_ = 0;
   mutable std::int64_t steps_ = 0;  // of walks towards the root
 };
 

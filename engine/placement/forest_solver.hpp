@@ -36,8 +36,10 @@ class ForestSolver {
   /// A plan of at most `budget_bytes` (>= 0) with the best bound that prices can prove. It
   /// splices the two plans that are optimal at the price of that bound, fills what is left over by
   /// saved seconds per byte and, where nodes times states are few, exchanges single states. With
-  /// one chain and free KV it is optimal. Fails when the pinned states do not fit.
-  Result<ForestPlan> solve_within(double budget_bytes, Effort effort = Effort::exchange);
+  /// one chain and free KV it is optimal. Bytes left free count as saving `byte_worth` (>= 0) each.
+  /// Fails when the pinned states do not fit.
+  Result<ForestPlan> solve_within(double budget_bytes, Effort effort = Effort::exchange,
+                                  double byte_worth = 0);
 
   /// Cost and bytes of holding exactly these states; bound and price stay 0.
   ForestPlan measure(std::span<const std::int32_t> states) const;

@@ -63,6 +63,36 @@ TEST_CASE("bound <= best plan <= ours within every budget of thousands of forest
   CHECK(exact > all * 98 / 100);
 }
 
+TEST_CASE("free bytes that are worth something are left free unless a state saves more") {
+  std::mt19937_64 rng(57);
+  int exact = 0, all = 0;
+  for (int round = 0; round < 1000; ++round) {
+    INFO("round " << round);
+    oracle::ForestShape shape;
+    shape.nodes = 1 + static_cast<int>(rng() % 8);
+    const Forest forest = oracle::random_forest(rng, shape, 10, 1.0 * (round % 2));
+    const auto plans = oracle::every_plan(forest, {});
+    const auto budget = static_cast<double>(rng() % 120);
+    const double worth = 0.05 * static_cast<double>(1 + rng() % 20);
+    double best = HUGE_VAL;
+    for (const auto& p : plans) {
+      if (p.bytes <= budget) best = std::min(best, p.cost + worth * p.bytes);
+    }
+    auto plan = ForestSolver::make(forest, {})->solve_within(budget, Effort::exchange, worth);
+    REQUIRE(plan.ok() == (best < HUGE_VAL));
+    if (!plan) continue;
+    const double slack = 1e-9 * (1 + best);
+    const double ours = plan->cost + worth * plan->bytes;
+    REQUIRE(plan->bytes <= budget);
+    REQUIRE(plan->bound <= oracle::best_within(plans, budget) + slack);
+    REQUIRE(ours >= best - slack);
+    ++all;
+    exact += ours <= best + slack ? 1 : 0;
+  }
+  CAPTURE(exact, all);
+  CHECK(exact > all * 97 / 100);
+}
+
 TEST_CASE("the bound is the best that any price can prove") {
   std::mt19937_64 rng(52);
   for (int round = 0; round < 300; ++round) {
