@@ -100,6 +100,9 @@ class CachePolicy : public TreeListener {
   virtual bool keeps_answer_end() const { return keeps_anything(); }
   /// Bytes that all claims together may take; 0: unknown.
   virtual void learn_budget(std::uint64_t /*bytes*/) {}
+  /// What they may take just now, before least is asked: the budget, or what running work leaves of
+  /// it.
+  virtual void make_fit(std::uint64_t /*bytes*/) {}
   /// Measured costs, whenever they change.
   virtual void learn_costs(const PolicyCosts& /*costs*/) {}
   /// The statistics that a planner's replica can go on with; null: the rule has none.

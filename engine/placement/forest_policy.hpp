@@ -36,7 +36,11 @@ class ForestPolicy final : public CachePolicy {
   std::vector<Placement> place(const RequestView& request) override;
   PlanNode least(const Usable& usable) override;
   void learn_costs(const PolicyCosts& costs) override { costs_ = costs; }
-  void learn_budget(std::uint64_t bytes) override { budget_ = bytes; }
+  void learn_budget(std::uint64_t bytes) override { make_fit(bytes); }
+  void make_fit(std::uint64_t bytes) override {
+    if (bytes != budget_) left_out_.clear();
+    budget_ = bytes;
+  }
   /// Takes the tables that the planner's replica computed from the same requests.
   void adopt(const std::shared_ptr<const Plan>& plan) override;
   std::vector<std::byte> save() const override { return demand_->save(); }
@@ -66,7 +70,7 @@ class ForestPolicy final : public CachePolicy {
   std::unique_ptr<DemandForest> demand_;
   std::vector<Entry> heap_;  // the least on top
   double price_ = 0;
-  std::uint64_t budget_ = 0;  // 0: unknown
+  std::uint64_t budget_ = 0;  // that the claims are to fit; 0: unknown
   ClaimForest claims_;
   std::vector<PlanNode> left_out_;  // of the standing solution, last one first
 };

@@ -38,6 +38,7 @@ struct PrefixCache::Impl {
   bool within_budget() const;
   bool idle_state(const ForestNode& node) const;
   ForestNode* least_state();
+  void tell_policy_to_free(std::int32_t blocks, std::int32_t states);
   void evict(ForestNode& node);
   void skip_save(SequenceId id, ForestNode& node);
   bool eviction_can_free(std::uint64_t bytes) const;

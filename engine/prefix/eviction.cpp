@@ -36,6 +36,17 @@ ForestNode* PrefixCache::Impl::least_state() {
       policy->least([this](PlanNode plan) { return idle_state(*forest.node(plan)); }));
 }
 
+// What the claims may take is what they take now less what the pools are short of: the same choice
+// as under a budget of so many bytes.
+void PrefixCache::Impl::tell_policy_to_free(std::int32_t blocks, std::int32_t states) {
+  const std::uint64_t wanted = static_cast<std::uint64_t>(blocks) * block_bytes() +
+                               static_cast<std::uint64_t>(states) * state_bytes();
+  const PoolUsage usage = pools.usage();
+  const std::uint64_t free = usage.bytes_budget - usage.bytes_used;
+  const std::uint64_t held = forest.tree().bytes();
+  policy->make_fit(held - std::min(held, wanted > free ? wanted - free : 0));
+}
+
 // Whether dropping every state that is not in use would give back so many bytes. Emptying the cache
 // for a request that has to wait for live work all the same would be a pity; the exact count costs
 // a pass over the blocks and is made only when a good part of the cache is at stake.
@@ -58,11 +69,13 @@ std::optional<Reservation> PrefixCache::Impl::make_room(std::int32_t blocks, std
   const PoolUsage usage = pools.usage();
   const std::uint64_t free = usage.bytes_budget - usage.bytes_used;
   if (wanted > free && !eviction_can_free(wanted - free)) return std::nullopt;
-  while (ForestNode* victim = least_state()) {
+  for (;;) {
+    tell_policy_to_free(blocks, states);
+    ForestNode* victim = least_state();
+    if (victim == nullptr) return std::nullopt;
     evict(*victim);
     if (auto r = pools.reserve(blocks, states)) return r;
   }
-  return std::nullopt;
 }
 
 Reservation PrefixCache::Impl::room_for_saves(SequenceId id, std::vector<ForestNode*>& fresh) {
@@ -76,11 +89,12 @@ Reservation PrefixCache::Impl::room_for_saves(SequenceId id, std::vector<ForestN
     return node->state ? idle_state(*node) : own_place(node);
   };
   while (!fresh.empty()) {
-    const bool fits = within_budget();
-    if (fits) {
-      if (auto slots = pools.reserve(0, static_cast<std::int32_t>(fresh.size()))) {
-        return std::move(*slots);
-      }
+    if (within_budget()) {
+      const auto slots_needed = static_cast<std::int32_t>(fresh.size());
+      if (auto slots = pools.reserve(0, slots_needed)) return std::move(*slots);
+      tell_policy_to_free(0, slots_needed);
+    } else {
+      policy->make_fit(options.cache_bytes);
     }
     ForestNode* victim = forest.node(policy->least(usable));
     if (victim != nullptr && victim->state) {
@@ -96,6 +110,7 @@ Reservation PrefixCache::Impl::room_for_saves(SequenceId id, std::vector<ForestN
 
 void PrefixCache::Impl::keep_to_budget() {
   while (!within_budget()) {
+    policy->make_fit(options.cache_bytes);
     ForestNode* victim = least_state();
     if (victim == nullptr) return;
     evict(*victim);

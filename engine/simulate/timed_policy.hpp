@@ -44,6 +44,7 @@ class TimedPolicy final : public CachePolicy {
   double loss_per_byte(PlanNode node) const override { return policy_->loss_per_byte(node); }
   double price() const override { return policy_->price(); }
   void learn_budget(std::uint64_t bytes) override { policy_->learn_budget(bytes); }
+  void make_fit(std::uint64_t bytes) override { policy_->make_fit(bytes); }
   void learn_costs(const PolicyCosts& costs) override { policy_->learn_costs(costs); }
   void adopt(const std::shared_ptr<const Plan>& plan) override { policy_->adopt(plan); }
   void changing(const TreeOp& op) override { policy_->changing(op); }

@@ -34,6 +34,11 @@ class ScriptedPolicy final : public engine::CachePolicy {
 
   void learn_budget(std::uint64_t bytes) override { budget = bytes; }
   std::uint64_t budget = 0;  // as it was told
+  void make_fit(std::uint64_t bytes) override { told_to_fit.push_back({bytes, tree().bytes()}); }
+  struct Fit {
+    std::uint64_t bytes, held;  // told, and of the claims then
+  };
+  std::vector<Fit> told_to_fit;
 
   void observe(const engine::RequestView& q) override {
     tick_ = q.tick;

@@ -29,6 +29,7 @@ class LoggedPolicy final : public CachePolicy {
   std::vector<Placement> place(const RequestView& request) override { return inner.place(request); }
   PlanNode least(const Usable& usable) override { return inner.least(usable); }
   void learn_budget(std::uint64_t bytes) override { inner.learn_budget(bytes); }
+  void make_fit(std::uint64_t bytes) override { inner.make_fit(bytes); }
   void changing(const TreeOp& op) override { inner.changing(op); }
   void changed(const TreeOp& op) override {
     inner.changed(op);
