@@ -20,7 +20,7 @@ constexpr const char* kUsage =
     "usage: bench_paper tables [--traces bench/traces] [--markdown FILE] [--svg PREFIX]\n"
     "                          [--quality FILE.jsonl] [--narrativeqa FOLDER]\n"
     "                          [--system-prompts FOLDER --queries FILE]\n"
-    "       bench_paper wallclock --model DIR [--seconds 300] [--threads 0] [--markdown FILE]\n"
+    "       bench_paper wallclock --model DIR [--seconds 340] [--threads 0] [--markdown FILE]\n"
     "                          [--svg PREFIX]\n"
     "FOLDER of NarrativeQA holds summaries.csv and qaps.csv; a model directory of a published "
     "shape\n"
@@ -111,7 +111,7 @@ int wallclock(const Options& given) {
   WallclockOptions options;
   options.model = get(given, "--model");
   if (options.model.empty()) throw LoadError("--model is missing");
-  options.seconds = std::stod(get(given, "--seconds", "300"));
+  options.seconds = std::stod(get(given, "--seconds", "340"));
   options.threads = std::stoi(get(given, "--threads", "0"));
   const Wallclock result = measure_wallclock(options);
   publish(given, to_markdown(result));

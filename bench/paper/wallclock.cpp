@@ -3,74 +3,74 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <future>
+#include <memory>
 #include <random>
 #include <utility>
 
-#include "base/check.hpp"
-#include "engine/engine.hpp"
+#include "bench/live/client.hpp"
+#include "bench/live/findings.hpp"
 #include "engine/simulate/report_chart.hpp"
 #include "engine/simulate/report_layout.hpp"
 
 namespace cairn::paper {
 namespace {
 
-using Tokens = std::vector<std::int32_t>;
+using bench::Tokens;
 using Clock = std::chrono::steady_clock;
+
+// A prompt that is timed once in every round, the fastest counts.
+struct Probe {
+  int tokens = 0;  // recomputed
+  enum class Kind { leaves, resumes, whole } kind = Kind::leaves;
+  bench::Reply best{};
+  bool timed = false;
+};
 
 class Requests {
  public:
-  explicit Requests(const WallclockOptions& options) : rng_(1), repeats_(options.repeats) {
+  explicit Requests(const WallclockOptions& options) : metrics_(std::make_shared<Metrics>()) {
     EngineOptions engine;
     engine.model = options.model;
     engine.threads = options.threads;
     engine.policy = "last";  // states at ends alone, so that what is recomputed is known
     engine.cache_bytes = std::uint64_t{4} << 30;
-    engine_ = make_engine(std::move(engine));
+    engine_ = make_engine(std::move(engine), metrics_);
+    document_ = fresh(options.document);
+    // Its end is kept; weights and buffers are touched.
+    bench::ask(*engine_, bench::greedy(document_, 1));
   }
 
-  Tokens random_tokens(int count) {
-    Tokens out;
-    const auto ids = static_cast<std::uint64_t>(engine_->info().vocab_size);
-    for (int i = 0; i < count; ++i) out.push_back(static_cast<std::int32_t>(rng_() % ids));
-    return out;
-  }
-
-  TimedPoint run(Tokens prompt, bool use_cache) {
-    std::promise<Usage> done;
+  /// With other tokens after the shared ones each time, so that nothing more of it is cached.
+  void time(Probe& probe) {
+    constexpr int kTail = 4;  // of a request that leaves the document early
+    const std::span<const std::int32_t> shared(document_);
     GenerateRequest request;
-    request.prompt = std::move(prompt);
-    request.max_tokens = 1;
-    request.ignore_eos = true;
-    request.sampling.temperature = 0;
-    request.use_cache = use_cache;
-    const auto id = engine_->submit(std::move(request), [&done](Event event) {
-      if (auto* finished = std::get_if<Finished>(&event)) done.set_value(finished->usage);
-      if (auto* failed = std::get_if<Failed>(&event)) {
-        done.set_exception(std::make_exception_ptr(LoadError(failed->error.message)));
-      }
-    });
-    if (!id) throw LoadError(id.error().message);
-    const Usage usage = done.get_future().get();
-    return {static_cast<double>(usage.prompt_tokens - usage.cached_tokens),
-            static_cast<double>(usage.cached_tokens), usage.first_token_seconds};
-  }
-
-  /// A request each time: with `fresh` other tokens after the shared ones, so that nothing more of
-  /// it is cached.
-  TimedPoint fastest(std::span<const std::int32_t> shared, int fresh, bool use_cache) {
-    TimedPoint best;
-    for (int i = 0; i < repeats_; ++i) {
-      Tokens prompt(shared.begin(), shared.end());
-      const Tokens tail = random_tokens(fresh);
-      prompt.insert(prompt.end(), tail.begin(), tail.end());
-      const TimedPoint point = run(std::move(prompt), use_cache);
-      if (i == 0 || point.seconds < best.seconds) best = point;
+    switch (probe.kind) {
+      case Probe::Kind::leaves:
+        request = bench::greedy(
+            bench::joined(shared.first(static_cast<std::size_t>(probe.tokens - kTail)),
+                          fresh(kTail)),
+            1);
+        break;
+      case Probe::Kind::resumes:
+        request = bench::greedy(bench::joined(shared, fresh(probe.tokens)), 1);
+        break;
+      case Probe::Kind::whole:
+        request = bench::greedy(fresh(probe.tokens), 1);
+        request.use_cache = false;
+        break;
     }
-    return best;
+    bench::Reply reply = bench::ask(*engine_, std::move(request));
+    const bool faster =
+        !probe.timed || reply.usage.first_token_seconds < probe.best.usage.first_token_seconds;
+    if (faster) probe.best = std::move(reply);
+    probe.timed = true;
   }
 
+  double mean_restore_seconds() const {
+    const auto restores = metrics_->state_restore_seconds();
+    return restores.count() == 0 ? 0 : restores.sum() / static_cast<double>(restores.count());
+  }
   std::string machine() const {
     const EngineInfo& info = engine_->info();
     return info.shape + ", " + std::to_string(info.threads) + " threads, " + info.isa + ", " +
@@ -78,19 +78,42 @@ class Requests {
   }
 
  private:
-  std::mt19937_64 rng_;
-  int repeats_;
+  Tokens fresh(int count) {
+    return bench::random_tokens(*engine_, random_, static_cast<std::size_t>(count));
+  }
+
+  std::mt19937_64 random_{1};
+  std::shared_ptr<Metrics> metrics_;
   std::unique_ptr<Engine> engine_;
+  Tokens document_;
 };
 
-/// 0 to n - 1 so that every beginning of it is spread over the whole: a golden-ratio walk.
-std::vector<int> spread_order(int n) {
-  std::vector<std::pair<double, int>> keys;
-  for (int i = 0; i < n; ++i) keys.emplace_back(std::fmod(i * 0.6180339887498949, 1.0), i);
-  std::sort(keys.begin(), keys.end());
-  std::vector<int> order;
-  for (const auto& [key, i] : keys) order.push_back(i);
-  return order;
+std::vector<Probe> probes_of(const WallclockOptions& options) {
+  constexpr int kEveryWhole = 8;
+  std::vector<Probe> out;
+  for (int i = 0; i < options.points; ++i) {
+    const int tokens = 8 + i * (options.document - 16) / options.points;
+    out.push_back({tokens, i % 2 == 0 ? Probe::Kind::leaves : Probe::Kind::resumes});
+    if (i % kEveryWhole == 0) out.push_back({options.document, Probe::Kind::whole});
+  }
+  return out;
+}
+
+// Rounds over all probes, each in another order, so that a slow minute of the machine neither falls
+// on neighbours nor on one probe's every turn.
+void time_all(Requests& requests, const WallclockOptions& options, std::vector<Probe>& probes) {
+  std::mt19937_64 random(2);
+  const auto start = Clock::now();
+  std::vector<Probe*> order;
+  for (Probe& probe : probes) order.push_back(&probe);
+  for (int round = 0; round < options.repeats; ++round) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (Probe* probe : order) {
+      const std::chrono::duration<double> spent = Clock::now() - start;
+      if (spent.count() > options.seconds) return;
+      requests.time(*probe);
+    }
+  }
 }
 
 // Mean distance of the points that resumed from the line of those that did not.
@@ -127,32 +150,27 @@ LineFit fit_line(std::span<const TimedPoint> points) {
 
 Wallclock measure_wallclock(const WallclockOptions& options) {
   Requests requests(options);
+  std::vector<Probe> probes = probes_of(options);
+  time_all(requests, options, probes);
   Wallclock out;
   out.machine = requests.machine();
-  const Tokens document = requests.random_tokens(options.document);
-  requests.run(document, true);  // its end is kept; weights and buffers are touched
-  const auto start = Clock::now();
-  const auto late = [&] {
-    return std::chrono::duration<double>(Clock::now() - start).count() > options.seconds;
-  };
+  out.restore_seconds = requests.mean_restore_seconds();
   std::vector<TimedPoint> cold, resumed;
-  constexpr int kRateEvery = 8;
-  for (const int i : spread_order(options.points)) {
-    if (late()) break;
-    const int tokens = 8 + i * (options.document - 16) / options.points;
-    const bool from_end = out.points.size() % 2 == 1;
-    if (out.points.size() % kRateEvery == 0) {
-      const TimedPoint whole = requests.fastest({}, options.document, false);
-      out.prefill_rate = std::max(out.prefill_rate, whole.recomputed / whole.seconds);
+  std::vector<double> rates;
+  for (const Probe& probe : probes) {
+    if (!probe.timed) continue;
+    const Usage& usage = probe.best.usage;
+    const TimedPoint point{static_cast<double>(probe.best.computed()),
+                           static_cast<double>(usage.cached_tokens), usage.first_token_seconds};
+    if (probe.kind == Probe::Kind::whole) {
+      rates.push_back(point.recomputed / point.seconds);
+      continue;
     }
-    constexpr int kTail = 4;  // of a request that leaves the document early
-    const std::span<const std::int32_t> shared(document);
-    out.points.push_back(
-        from_end ? requests.fastest(shared, tokens, true)
-                 : requests.fastest(shared.first(static_cast<std::size_t>(tokens - kTail)), kTail,
-                                    true));
-    (out.points.back().cached > 0 ? resumed : cold).push_back(out.points.back());
+    out.points.push_back(point);
+    (point.cached > 0 ? resumed : cold).push_back(point);
   }
+  // The best of all of them would have had more turns than any point.
+  out.prefill_rate = bench::median(std::move(rates));
   out.fit = fit_line(out.points);
   out.load_seconds = mean_excess(resumed, fit_line(cold));
   return out;
@@ -176,6 +194,7 @@ std::string to_markdown(const Wallclock& r) {
   row("intercept, ms", engine::fixed(1e3 * r.fit.intercept, 1));
   row("R^2", engine::fixed(r.fit.r2, 4));
   row("load overhead of a resumed request, ms", engine::fixed(1e3 * r.load_seconds, 1));
+  row("of that, copying the state in, ms", engine::fixed(1e3 * r.restore_seconds, 1));
   return out + "\n";
 }
 

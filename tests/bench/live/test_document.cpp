@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Questions on a document compute what the simulator says and answer as if alone.
+#include "actors/testing.hpp"
 #include "bench/live/document.hpp"
 #include "tests/support/catch.hpp"
 
@@ -21,7 +22,9 @@ TEST_CASE("questions on a document compute what the simulator says, and answer a
   CHECK(r.different == 0);
 }
 
-TEST_CASE("only every so manyeth answer is compared where that is asked") {
+namespace {
+
+DocumentOptions short_document() {
   DocumentOptions options;
   options.model = "demo";
   options.threads = 1;
@@ -29,6 +32,22 @@ TEST_CASE("only every so manyeth answer is compared where that is asked") {
   options.document = 120;
   options.question = 10;
   options.prompts = 3;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("only every so manyeth answer is compared where that is asked") {
+  DocumentOptions options = short_document();
   options.compare_every = 4;
   CHECK(measure_document(options).compared == 3);  // of 10
+}
+
+TEST_CASE("a restored state that is one bit off shows in the answers and is missed") {
+  cairn::actors::wrap_backends(cairn::actors::add_one_ulp_to_restored_states);
+  const DocumentResult r = measure_document(short_document());
+  cairn::actors::wrap_backends({});
+  CHECK(r.different > 0);
+  CHECK(r.different < r.compared);  // the first found nothing to restore
+  CHECK(findings_of(r).back().missed());
 }

@@ -43,12 +43,29 @@ TEST_CASE("Every state copied out of a prompt is counted, and every restore time
   CHECK(r.states_a_prompt == 8);  // at 4 to 28 and 31
   CHECK(r.state_bytes > 0);
   CHECK(r.save_fresh.size() == 3);
-  CHECK(r.save_used.size() == 3);
+  CHECK(r.save_used.size() == 6);
   REQUIRE(r.restore.size() == 5);
   CHECK(*std::min_element(r.restore.begin(), r.restore.end()) > 0);
   CHECK(r.copy_fresh > 0);
   CHECK(r.copy_used > 0);
   CHECK(r.copy_alone > 0);
+}
+
+TEST_CASE("A copy that noise made cheaper than nothing counts as missed") {
+  CopiesResult r;
+  r.state_bytes = 1000;
+  r.save_fresh = r.save_used = r.restore = {1e-6, 1.5e-6, 9e-6};
+  r.copy_fresh = r.copy_used = r.copy_alone = 1e-6;
+  const auto missed = [](const CopiesResult& result) {
+    const Findings findings = findings_of(result);
+    return std::count_if(findings.begin(), findings.end(),
+                         [](const Finding& f) { return f.missed(); });
+  };
+  CHECK(missed(r) == 0);
+  r.save_used = {-1e-6, -1e-6, 9e-6};
+  CHECK(missed(r) == 1);
+  r.restore = {1e-6, 1.6e-6, 9e-6};
+  CHECK(missed(r) == 2);
 }
 
 TEST_CASE("The solver does solve beside the steps that it is to slow down") {

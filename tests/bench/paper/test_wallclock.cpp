@@ -40,8 +40,10 @@ TEST_CASE("Half of the timed requests resume from the document's end, half find 
   }
   CHECK(resumed == 6);
   CHECK(result.prefill_rate > 0);
+  CHECK(result.restore_seconds > 0);
   CHECK(result.fit.slope > 0);
   CHECK_THAT(to_markdown(result), Catch::Contains("| R^2 | "));
+  CHECK_THAT(to_markdown(result), Catch::Contains("| load overhead of a resumed request, ms | "));
   CHECK(cairn::testing::markup_problem(to_svg(result)) == "");
 }
 
