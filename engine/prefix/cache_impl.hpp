@@ -36,9 +36,12 @@ struct PrefixCache::Impl {
   Reservation room_for_saves(SequenceId id, std::vector<ForestNode*>& fresh);
   void keep_to_budget();
   bool within_budget() const;
+  /// Whether the budget could hold a state at `position` with its KV and nothing else.
+  bool fits_alone(std::int32_t position) const;
   bool idle_state(const ForestNode& node) const;
   ForestNode* least_state();
-  void tell_policy_to_free(std::int32_t blocks, std::int32_t states);
+  std::uint64_t lacking_bytes(std::int32_t blocks, std::int32_t states) const;
+  void tell_policy_to_free(std::uint64_t bytes);
   void evict(ForestNode& node);
   void skip_save(SequenceId id, ForestNode& node);
   bool eviction_can_free(std::uint64_t bytes) const;

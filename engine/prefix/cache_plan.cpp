@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What planners and people see of the cache.
+#include <algorithm>
+
 #include "engine/prefix/cache_impl.hpp"
 
 namespace cairn::engine {
@@ -20,6 +22,22 @@ bool PrefixCache::load_learned(std::span<const std::byte> bytes) {
 }
 std::uint64_t PrefixCache::budget() const { return impl_->budget(); }
 double PrefixCache::price() const { return impl_->policy->price(); }
+
+std::optional<PredictedDemand> PrefixCache::predicted(std::string_view scope,
+                                                      std::span<const std::int32_t> tokens) const {
+  const DemandForest* demand = impl_->policy->demand_forest();
+  if (demand == nullptr) return std::nullopt;
+  const ForestMatch match = impl_->forest.match(tokens, scope);
+  if (match.last == nullptr || match.overlap != std::ssize(tokens)) return std::nullopt;
+  const PlanNode node = match.last->plan;
+  // What comes past a place within an edge comes to the edge's end.
+  const bool served_below =
+      match.overlap < match.last->end && impl_->forest.tree()[node].claim != Claim::none;
+  PredictedDemand d;
+  d.reach = std::max(demand->mass(node), 0.0);
+  d.served = served_below ? 0.0 : std::max(demand->served(node), 0.0);
+  return d;
+}
 
 PlanSnapshot PrefixCache::snapshot() const {
   const PlanTree& tree = impl_->forest.tree();

@@ -36,15 +36,24 @@ ForestNode* PrefixCache::Impl::least_state() {
       policy->least([this](PlanNode plan) { return idle_state(*forest.node(plan)); }));
 }
 
-// What the claims may take is what they take now less what the pools are short of: the same choice
-// as under a budget of so many bytes.
-void PrefixCache::Impl::tell_policy_to_free(std::int32_t blocks, std::int32_t states) {
+bool PrefixCache::Impl::fits_alone(std::int32_t position) const {
+  const std::uint64_t most = budget();
+  return most == 0 || forest.tree().bytes_alone(position) <= most;
+}
+
+// What the pools are short of for these.
+std::uint64_t PrefixCache::Impl::lacking_bytes(std::int32_t blocks, std::int32_t states) const {
   const std::uint64_t wanted = static_cast<std::uint64_t>(blocks) * block_bytes() +
                                static_cast<std::uint64_t>(states) * state_bytes();
   const PoolUsage usage = pools.usage();
   const std::uint64_t free = usage.bytes_budget - usage.bytes_used;
+  return wanted > free ? wanted - free : 0;
+}
+
+// The claims may take what they take now less these: the same choice as under a budget of so much.
+void PrefixCache::Impl::tell_policy_to_free(std::uint64_t bytes) {
   const std::uint64_t held = forest.tree().bytes();
-  policy->make_fit(held - std::min(held, wanted > free ? wanted - free : 0));
+  policy->make_fit(held - std::min(held, bytes));
 }
 
 // Whether dropping every state that is not in use would give back so many bytes. Emptying the cache
@@ -64,13 +73,9 @@ bool PrefixCache::Impl::eviction_can_free(std::uint64_t bytes) const {
 
 std::optional<Reservation> PrefixCache::Impl::make_room(std::int32_t blocks, std::int32_t states) {
   if (auto r = pools.reserve(blocks, states)) return r;
-  const std::uint64_t wanted = static_cast<std::uint64_t>(blocks) * block_bytes() +
-                               static_cast<std::uint64_t>(states) * state_bytes();
-  const PoolUsage usage = pools.usage();
-  const std::uint64_t free = usage.bytes_budget - usage.bytes_used;
-  if (wanted > free && !eviction_can_free(wanted - free)) return std::nullopt;
+  if (!eviction_can_free(lacking_bytes(blocks, states))) return std::nullopt;
   for (;;) {
-    tell_policy_to_free(blocks, states);
+    tell_policy_to_free(lacking_bytes(blocks, states));
     ForestNode* victim = least_state();
     if (victim == nullptr) return std::nullopt;
     evict(*victim);
@@ -90,9 +95,9 @@ Reservation PrefixCache::Impl::room_for_saves(SequenceId id, std::vector<ForestN
   };
   while (!fresh.empty()) {
     if (within_budget()) {
-      const auto slots_needed = static_cast<std::int32_t>(fresh.size());
-      if (auto slots = pools.reserve(0, slots_needed)) return std::move(*slots);
-      tell_policy_to_free(0, slots_needed);
+      const auto needed = static_cast<std::int32_t>(fresh.size());
+      if (auto slots = pools.reserve(0, needed)) return std::move(*slots);
+      tell_policy_to_free(lacking_bytes(0, needed));
     } else {
       policy->make_fit(options.cache_bytes);
     }

@@ -133,7 +133,13 @@ std::optional<ShareWait> PrefixCache::Impl::wait_for_leader(const LookupRequest&
   if (!request.may_wait || !policy->keeps_anything()) return std::nullopt;
   const std::int32_t least = best_resume + std::max(options.share_wait_tokens, 1) - 1;
   const auto leader = in_flight.best(request.id, request.scope, *request.tokens, least);
-  if (!leader || !in_flight.first_wait(request.id, leader->id)) return std::nullopt;
+  // A state that cannot be kept, or that takes longer to copy in than to compute, is none to wait
+  // for.
+  if (!leader || !fits_alone(leader->position) ||
+      costs.prefill(leader->position) <= costs.restore) {
+    return std::nullopt;
+  }
+  if (!in_flight.first_wait(request.id, leader->id)) return std::nullopt;
   ShareWait wait;
   wait.leader = leader->id;
   wait.save.position = leader->position;
@@ -190,9 +196,7 @@ void PrefixCache::Impl::plan_saves(const LookupRequest& request, const RequestVi
     check(p.position > last && p.position < view.length, "a policy's places are out of order");
     last = p.position;
     // One that does not fit beside its own KV would only push out what does.
-    if (options.cache_bytes > 0 && forest.tree().bytes_alone(p.position) > options.cache_bytes) {
-      continue;
-    }
+    if (!fits_alone(p.position)) continue;
     const auto path = tokens.first(static_cast<std::size_t>(p.position));
     above = above == nullptr ? forest.insert(path, tick, request.scope)
                              : forest.insert_below(*above, path, tick);

@@ -103,6 +103,7 @@ HeldState PrefixCache::held(std::string_view scope, std::span<const std::int32_t
   HeldState held;
   if (const ForestNode* node = impl_->forest.match(path, scope).resume) {
     held.position = node->end;
+    held.kind = impl_->forest.tree()[node->plan].kind;
     held.state = node->state;
     held.blocks = impl_->forest.block_table(*node);
   }

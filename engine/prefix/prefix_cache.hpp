@@ -105,8 +105,15 @@ struct SavedState {
 /// A cached state and its KV, not evicted while this lives. Position 0: there is none.
 struct HeldState {
   std::int32_t position = 0;
+  StateKind kind = StateKind::planned;
   StateRef state;
   std::vector<KvBlockRef> blocks;  // ceil(position/16)
+};
+
+/// What is predicted of a place, per request served.
+struct PredictedDemand {
+  double reach = 0;   // requests whose overlap comes so far
+  double served = 0;  // of these, those that no state further down serves
 };
 
 struct PrefixStats {
@@ -155,6 +162,11 @@ class PrefixCache {
   /// for a lower tier. No request: nothing is remembered of it. O(tokens).
   HeldState held(std::string_view scope, std::span<const std::int32_t> tokens,
                  std::int32_t max_position) const;
+
+  /// Of the end of `tokens`, whether a state is there or not; nullopt: the policy does not predict,
+  /// or the path is not remembered. O(tokens).
+  std::optional<PredictedDemand> predicted(std::string_view scope,
+                                           std::span<const std::int32_t> tokens) const;
 
   /// Drops everything that is cached. Nobody waits for the requests in flight any more.
   void clear();

@@ -68,6 +68,7 @@ ForestMatch RadixForest::match(std::span<const std::int32_t> tokens, std::string
       m.lost_kv += std::max(std::min(position, child->kv_once) - child->start, 0);
     }
     node = child;
+    m.last = child;
     if (position < child->end) break;
     if (child->state && child->end < length) m.resume = child;
   }

@@ -57,6 +57,7 @@ struct ForestMatch {
   std::int32_t kv_matched = 0;   // of these, with whole KV
   std::int32_t lost_kv = 0;      // of the others, those whose KV was here once
   ForestNode* resume = nullptr;  // deepest state that leaves at least one token to compute
+  ForestNode* last = nullptr;    // on whose edge, or at whose end, the overlap ends
 };
 
 /// What dropping a state gave back to the pools: objects that nobody else holds.

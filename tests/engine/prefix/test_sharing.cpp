@@ -168,3 +168,36 @@ TEST_CASE("a fork that is worth less than all that is cached gets no slot, and n
   CHECK(follower.resume == 0);
   CHECK(s.cache.stats().evicted > full.evicted);  // running comes first, saving does not
 }
+
+TEST_CASE(
+    "a fork whose state could never fit the budget is not waited for and pushes nothing out") {
+  PrefixOptions options;
+  options.cache_bytes = 20'000;
+  options.costs = ByteCosts{.state_bytes = 1000, .kv_bytes_per_token = 20, .kv_block = 1};
+  FakeServer s(kAmple, branch_policy(), options);
+  for (std::uint64_t i = 0; i < 5; ++i) s.serve(document(50 + i, 100));
+  const PrefixStats kept = s.cache.stats();
+  REQUIRE(kept.states == 5);
+  const Tokens doc = document(1, 1000);  // 1000 + 1000 * 20 bytes
+  const Lease leader = lease_of(s.cache.lookup(ask(100, doc + document(2, 9))));
+  const Lease follower = lease_of(s.cache.lookup(ask(101, doc + document(3, 9))));
+  CHECK(follower.resume == 0);
+  CHECK(s.cache.stats().evicted == kept.evicted);
+  CHECK(s.cache.stats().states == 5);
+  s.cache.end(100);
+  s.cache.end(101);
+  // One that fits is.
+  const Tokens shorter(doc.begin(), doc.begin() + 900);
+  const Lease second = lease_of(s.cache.lookup(ask(102, shorter + document(2, 9))));
+  CHECK(wait_of(s.cache.lookup(ask(103, shorter + document(3, 9)))).save.position == 900);
+}
+
+TEST_CASE("a fork so near that copying its state takes longer than computing is not waited for") {
+  FakeServer s(kAmple, branch_policy());
+  s.cache.learn_costs({.prefill = {.a = 1, .b = 0}, .write = 0, .restore = 700});
+  const Tokens doc = document(1, 1000), near(doc.begin(), doc.begin() + 700);
+  const Lease leader = lease_of(s.cache.lookup(ask(1, doc + document(2, 9))));
+  lease_of(s.cache.lookup(ask(2, near + document(3, 9))));
+  s.cache.end(2);
+  CHECK(wait_of(s.cache.lookup(ask(3, doc + document(4, 9)))).save.position == 1000);
+}
