@@ -36,14 +36,18 @@ void DiskDesk::handle(const DiskMessage& message) {
 }
 
 void DiskDesk::on(const StoreState& m) {
-  if (shared_->disk) store(*m.saved);
+  if (shared_->disk) store(*m.saved, m.rate);
   // The slots are free to go before anyone is told that the disk is.
   m.saved->state = {};
   m.saved->blocks.clear();
   mail_.prefix(DiskIdle{});
 }
 
-void DiskDesk::store(const engine::SavedState& saved) {
+void DiskDesk::on(const Forecast& m) {
+  if (shared_->disk) shared_->disk->forecast(*m.forecast);
+}
+
+void DiskDesk::store(const engine::SavedState& saved, double rate) {
   const model::MemoryLayout& layout = shared_->pools->layout();
   std::vector<const std::byte*> blocks;
   for (const engine::KvBlockRef& block : saved.blocks) blocks.push_back(block.data());
@@ -60,7 +64,8 @@ void DiskDesk::store(const engine::SavedState& saved) {
                                        tokens.first(static_cast<std::size_t>(saved.position)),
                                        saved.kind,
                                        {saved.state.data(), layout.state_bytes},
-                                       blocks});
+                                       blocks,
+                                       rate});
   if (put && !put->existed) shared_->metrics->disk_store_seconds().observe(seconds_since(begin));
 }
 

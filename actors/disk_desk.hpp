@@ -23,12 +23,13 @@ class DiskDesk {
 
  private:
   void on(const StoreState& m);
+  void on(const Forecast& m);
   void on(const FetchState& m);
   void on(const PurgeDisk& m);
   void on(const StoreLearned& m);
   void on(const DiskTick& m);
 
-  void store(const engine::SavedState& saved);
+  void store(const engine::SavedState& saved, double rate);
   bool fetch(DiskFetch& fetch);
   void publish_gauges();
 

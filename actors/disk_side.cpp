@@ -10,9 +10,13 @@
 namespace cairn::actors {
 namespace {
 
-// Until something has been read: 500 MB/s, and 1 ms to find it.
-constexpr double kAssumedSecondsPerByte = 2e-9;
-constexpr double kReadOverhead = 1e-3;
+// What a rate brings in hits over the next 4,096 requests, in units of itself: it decays as
+// engine::aged_rate says, and 64 ln(1 + 4096 / 64) = 267.
+constexpr double kRequestsAhead = 267;
+// Requests between two forecasts, and places on disk that each of them looks at.
+constexpr std::uint64_t kForecastEvery = 64;
+constexpr std::uint64_t kForecastLeast = 16;
+constexpr std::size_t kForecastPlaces = 32;
 // States that wait to be written; the oldest are forgotten beyond it.
 constexpr std::size_t kMaxCandidates = 64;
 // How long a request waits for a read while the speed of prefill is not known yet, and at most.
@@ -31,11 +35,7 @@ double DiskSide::compute_seconds(std::int64_t tokens) const {
 }
 
 double DiskSide::read_seconds(std::uint64_t bytes) const {
-  const engine::DiskStat stat = shared_->disk->stat();
-  const double per_byte = stat.read_bytes > 0
-                              ? stat.read_seconds / static_cast<double>(stat.read_bytes)
-                              : kAssumedSecondsPerByte;
-  return kReadOverhead + per_byte * static_cast<double>(bytes);
+  return engine::disk_read_seconds(shared_->disk->stat(), bytes);
 }
 
 // A read waits for the write that is under way.
@@ -157,11 +157,59 @@ void DiskSide::on(const FetchLate& m) {
 }
 
 void DiskSide::offer(const engine::SavedState& saved) {
-  if (!shared_->disk) return;
-  Candidate candidate{saved.tokens, saved.position, saved.kind, saved.scope, 0};
-  if (!weigh(candidate)) return;
+  offer(Candidate{saved.tokens, saved.position, saved.kind, saved.scope});
+}
+
+void DiskSide::offer(Candidate candidate) {
+  if (!shared_->disk || !weigh(candidate)) return;
+  const auto same = [&](const Candidate& c) {
+    return c.scope == candidate.scope && std::ranges::equal(c.path(), candidate.path());
+  };
+  if (std::any_of(candidates_.begin(), candidates_.end(), same)) return;
   candidates_.push_back(std::move(candidate));
   if (candidates_.size() > kMaxCandidates) candidates_.pop_front();
+}
+
+void DiskSide::seen(const engine::LookupRequest& request, std::int32_t resume) {
+  if (!shared_->disk || !request.use_cache) return;
+  ++requests_;
+  const std::span<const std::int32_t> tokens(*request.tokens);
+  const auto last = static_cast<std::int32_t>(tokens.size()) - 1;
+  const auto match = shared_->disk->match(request.scope, tokens, last);
+  if (match) {
+    const auto path = tokens.first(static_cast<std::size_t>(match->position));
+    if (const auto d = cache_.predicted(request.scope, path))
+      rates_.emplace_back(match->id, d->reach);
+  }
+  if (resume > (match ? match->position : 0)) {
+    const engine::HeldState held = cache_.held(request.scope, tokens, resume);
+    if (held.position == resume) {
+      offer(Candidate{request.tokens, resume, held.kind, request.scope});
+      write_next();
+    }
+  }
+  if (requests_ >= kForecastEvery) send_forecast();
+}
+
+void DiskSide::replanned() {
+  if (shared_->disk && requests_ >= kForecastLeast) send_forecast();
+}
+
+// All places in turn: what is asked for is told at once, what is not decays by itself meanwhile.
+void DiskSide::send_forecast() {
+  auto forecast = std::make_shared<engine::DiskForecast>();
+  forecast->requests = std::exchange(requests_, 0);
+  forecast->prefill = {.a = shared_->prefill_seconds_a.load(),
+                       .b = shared_->prefill_seconds_b.load()};
+  forecast->rates = std::exchange(rates_, {});
+  const auto places = shared_->disk->places(last_place_, kForecastPlaces);
+  last_place_ = places.size() < kForecastPlaces ? 0 : places.back().id;
+  for (const engine::DiskPlace& p : places) {
+    if (const auto d = cache_.predicted(p.scope, p.tokens)) {
+      forecast->rates.emplace_back(p.id, d->reach);
+    }
+  }
+  mail_.disk(Forecast{std::move(forecast)});
 }
 
 void DiskSide::on(const DiskIdle&) {
@@ -192,29 +240,39 @@ void DiskSide::clear(const DroppedCache& dropped, const Reply<DroppedCache>& rep
   }
 }
 
-// Whether having it on disk would save more than reading it back costs, and how much per byte.
+// Whether the hits that are predicted save more by reading it back than the write takes.
 bool DiskSide::weigh(Candidate& c) const {
-  const auto below = shared_->disk->match(c.scope, c.path(), c.position);
-  const std::int32_t from = below ? below->position : 0;
+  const auto above = shared_->disk->match(c.scope, c.path(), c.position);
+  const std::int32_t from = above ? above->position : 0;
   if (from == c.position) return false;
-  const double saved = compute_seconds(c.position - from);
   const std::uint64_t bytes = bytes_of(from, c.position);
+  const double saved = compute_seconds(c.position - from) - read_seconds(bytes);
+  if (saved <= 0) return false;
   c.worth = saved / static_cast<double>(bytes);
-  return saved > read_seconds(bytes_of(0, c.position));
+  const auto demand = cache_.predicted(c.scope, c.path());
+  c.predicted = demand.has_value();
+  if (!demand) return true;
+  c.rate = demand->reach;
+  c.worth *= demand->served;
+  const double write = engine::disk_write_seconds(shared_->disk->stat(), bytes);
+  return kRequestsAhead * demand->served * saved > write;
 }
 
-// One at a time, the surest kind first, then the most seconds per byte. What is still waiting keeps
-// no memory: a state that is evicted meanwhile is not written.
+// One at a time, by what is predicted to be saved per byte; without predictions the surest kind
+// first. What is still waiting keeps no memory: a state that is evicted meanwhile is not written.
 void DiskSide::write_next() {
   if (!shared_->disk || writing_) return;
+  // What was written and asked for meanwhile has changed what the others are worth.
+  std::erase_if(candidates_, [this](Candidate& c) { return !weigh(c); });
+  const auto order = [](const Candidate& c) {
+    return std::make_pair(c.predicted ? 0 : rank(c.kind), -c.worth);
+  };
   while (!candidates_.empty()) {
     const auto best = std::min_element(
-        candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
-          return std::make_pair(rank(a.kind), -a.worth) < std::make_pair(rank(b.kind), -b.worth);
-        });
+        candidates_.begin(), candidates_.end(),
+        [&](const Candidate& a, const Candidate& b) { return order(a) < order(b); });
     Candidate chosen = std::move(*best);
     candidates_.erase(best);
-    if (!weigh(chosen)) continue;  // what was written meanwhile made it needless
     engine::HeldState held = cache_.held(chosen.scope, chosen.path(), chosen.position);
     if (held.position != chosen.position) continue;
     auto saved = std::make_shared<engine::SavedState>();
@@ -224,7 +282,7 @@ void DiskSide::write_next() {
     saved->state = std::move(held.state);
     saved->blocks = std::move(held.blocks);
     saved->scope = chosen.scope;
-    mail_.disk(StoreState{std::move(saved)});
+    mail_.disk(StoreState{std::move(saved), chosen.rate});
     writing_ = true;
     break;
   }

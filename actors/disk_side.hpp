@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "actors/mail.hpp"
@@ -19,7 +20,8 @@ namespace cairn::actors {
 
 /// Owned by the prefix desk. Does nothing where there is no disk tier. Costs are seconds: a state
 /// is read only where computing the same tokens would take longer, and a request waits no longer
-/// than that; a state is written only where reading it back would pay.
+/// than that; a state is written only where the requests that are predicted to need it would save
+/// more by reading it back than the write takes.
 class DiskSide {
  public:
   DiskSide(std::shared_ptr<Shared> shared, Mail& mail, engine::PrefixCache& cache);
@@ -32,6 +34,12 @@ class DiskSide {
   void forget(SequenceId seq);
   void on(const Fetched& m);
   void on(const FetchLate& m);
+
+  /// A request runs, from a state of the memory at `resume`: the demand for what lies on its path
+  /// is another one now, and what was not worth a write may have become so.
+  void seen(const engine::LookupRequest& request, std::int32_t resume);
+  /// The rates of all places are new.
+  void replanned();
 
   /// A state enters the memory: it is written as soon as the disk has time, if it is there still.
   void offer(const engine::SavedState& saved);
@@ -52,7 +60,9 @@ class DiskSide {
     std::int32_t position = 0;
     engine::StateKind kind = engine::StateKind::planned;
     std::string scope;
-    double worth = 0;  // seconds of prefill per byte to write
+    double rate = 0;         // as DiskState::rate
+    bool predicted = false;  // or the policy does not
+    double worth = 0;  // seconds saved per byte to write; if predicted, per request served, too
 
     std::span<const std::int32_t> path() const {
       return std::span(*tokens).first(static_cast<std::size_t>(position));
@@ -62,7 +72,9 @@ class DiskSide {
   bool start_reading(const engine::LookupRequest& request, const engine::DiskMatch& match);
   void park(const Lookup& lookup, Reading& reading);
   void wake(Reading& reading);
+  void offer(Candidate candidate);
   bool weigh(Candidate& candidate) const;
+  void send_forecast();
   double compute_seconds(std::int64_t tokens) const;
   double read_seconds(std::uint64_t bytes) const;
   double queue_seconds() const;
@@ -78,6 +90,9 @@ class DiskSide {
   std::unordered_map<SequenceId, std::int32_t> waited_;
   std::unordered_set<std::uint64_t> overdue_;  // reads nobody waits for; meanwhile none is begun
   std::deque<Candidate> candidates_;
+  std::uint64_t requests_ = 0;                            // since the last forecast
+  engine::DiskId last_place_ = 0;                         // that a forecast has looked at
+  std::vector<std::pair<engine::DiskId, double>> rates_;  // for the next one
   bool writing_ = false;  // a state is at the disk actor: it holds its slots until that is done
 };
 

@@ -277,6 +277,11 @@ using CheckpointMessage = std::variant<Saved, EndOfSaves>;
 /// A state of the memory, to be written; DiskIdle follows.
 struct StoreState {
   Box<engine::SavedState> saved;
+  double rate = 0;  // as DiskState::rate
+};
+/// What has become of the demand for what is on disk.
+struct Forecast {
+  Box<const engine::DiskForecast> forecast;
 };
 struct FetchState {
   Box<DiskFetch> fetch;
@@ -292,7 +297,8 @@ struct StoreLearned {
   Reply<bool> reply;
 };
 struct DiskTick {};
-using DiskMessage = std::variant<StoreState, FetchState, PurgeDisk, StoreLearned, DiskTick>;
+using DiskMessage =
+    std::variant<StoreState, Forecast, FetchState, PurgeDisk, StoreLearned, DiskTick>;
 
 struct Prepare {
   TicketPtr ticket;

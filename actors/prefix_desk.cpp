@@ -50,6 +50,7 @@ void PrefixDesk::on(const Lookup& message) {
   engine::LookupResult result = cache_.lookup(*m.request);
   if (auto* lease = std::get_if<engine::Lease>(&result)) {
     if (m.request->use_cache) count_calibration(*lease);
+    disk_.seen(*m.request, lease->resume);
     mail_.router(Granted{seq, m.attempt, std::make_shared<engine::Lease>(std::move(*lease))});
   } else if (auto* wait = std::get_if<engine::ShareWait>(&result)) {
     waiters_[wait->leader].push_back({seq, wait->save.position});
@@ -158,6 +159,7 @@ void PrefixDesk::on(const PlanPublished& m) {
   shared_->plan_epoch = m.plan->epoch;
   plan_ = m.plan;
   cache_.adopt(m.plan);
+  disk_.replanned();
 }
 
 // Only where there is a disk: memory goes with the process.

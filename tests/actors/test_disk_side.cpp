@@ -174,3 +174,79 @@ TEST_CASE("a read is not joined by who finds a deeper state in memory") {
   CHECK_FALSE(b.side->hold(b.lookup(tokens)));
   CHECK(b.side->hold(shallow));  // which that state does not serve
 }
+
+namespace {
+
+/// A prompt is served from memory and its state published, as far as the disk's side sees it.
+void serve(Bench& b, const engine::TokenSeq& tokens) {
+  const Lookup lookup = b.lookup(tokens);
+  auto found = b.cache->lookup(*lookup.request);
+  auto& lease = std::get<engine::Lease>(found);
+  b.side->seen(*lookup.request, lease.resume);
+  for (engine::PlannedSave& save : lease.saves) {
+    auto saved = b.saved(tokens, save.position);
+    saved.state = std::move(save.state);
+    saved.kind = save.kind;
+    b.side->offer(saved);
+    b.cache->publish(std::move(saved));
+    b.side->write_next();
+  }
+  b.cache->end(lookup.request->id);
+}
+
+}  // namespace
+
+TEST_CASE("a state goes to disk only where its predicted hits pay the write") {
+  Bench b;
+  b.shared->seconds_per_prefill_token = 2.5e-5;  // 10 ms for the prompt
+  serve(b, prompt(400));
+  b.run_disk();
+  CHECK(b.shared->disk->stat().states > 0);
+  Bench slow;
+  slow.shared->seconds_per_prefill_token = 2.5e-5;
+  set_failpoints("disk.sync=sleep:250");
+  slow.to_disk(prompt(40, 5000), 40);  // a write is known to take that long from now on
+  set_failpoints("");
+  const auto before = slow.shared->disk->stat().states;
+  serve(slow, prompt(400));
+  slow.run_disk();
+  CHECK(slow.shared->disk->stat().states == before);
+  // Asked for again and again, the same state pays.
+  for (int i = 0; i < 20; ++i) serve(slow, prompt(400));
+  slow.run_disk();
+  CHECK(slow.shared->disk->stat().states > before);
+}
+
+TEST_CASE("what the policy expects of places on disk reaches the disk, for all of them in turn") {
+  Bench b;
+  serve(b, prompt(400));
+  serve(b, prompt(300, 7000));
+  for (int i = 0; i < 4; ++i) b.run_disk();
+  const auto rate_of = [&](const engine::TokenSeq& tokens) {
+    double rate = 0;  // of the prompt's end
+    for (const auto& e : b.shared->disk->entries()) {
+      const bool end = e.tokens.size() + 1 == tokens->size();
+      if (end && e.tokens[0] == tokens->at(0)) rate = e.item.rate;
+    }
+    return rate;
+  };
+  const double first = rate_of(prompt(400));
+  const double second = rate_of(prompt(300, 7000));
+  CHECK(first > 0);
+  CHECK(second > 0);
+  for (int i = 0; i < 130; ++i) serve(b, prompt(400));
+  b.run_disk();
+  CHECK(rate_of(prompt(400)) > 2 * first);
+  CHECK(rate_of(prompt(300, 7000)) < second / 2);
+}
+
+TEST_CASE("a policy that predicts nothing writes what is quicker read than computed") {
+  Bench b("branch");
+  serve(b, prompt(400));
+  b.run_disk();
+  CHECK(b.shared->disk->stat().states == 1);
+  b.shared->seconds_per_prefill_token = 1e-9;
+  serve(b, prompt(400, 7000));
+  b.run_disk();
+  CHECK(b.shared->disk->stat().states == 1);
+}
