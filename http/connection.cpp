@@ -60,10 +60,10 @@ struct Connection::Reading {
   bool header_seen = false;
 };
 
-Connection::Connection(Socket socket, std::shared_ptr<State> state, asio::thread_pool& text_threads)
+Connection::Connection(Socket socket, std::shared_ptr<State> state, WorkThreads& threads)
     : socket_(std::move(socket)),
       state_(std::move(state)),
-      text_threads_(text_threads),
+      threads_(threads),
       buffer_(state_->options.max_header_bytes + kReadBytes),
       deadline_(socket_.get_executor()),
       watch_ended_(socket_.get_executor()) {}
@@ -261,9 +261,10 @@ asio::awaitable<bool> Connection::serve(Request request) {
   if (target.route == Route::chat || target.route == Route::completions)
     co_return co_await generate(std::move(request), target.route == Route::chat, framing);
   Reply reply;
-  if (takes_time(target.route)) {
+  const Work work = work_of(target.route);
+  if (work != Work::none) {
     reply = co_await asio::co_spawn(
-        text_threads_,
+        work == Work::text ? threads_.text : threads_.waiting,
         [this, &target, &request]() -> asio::awaitable<Reply> {
           co_return answer_simple(*state_, target, request.body);
         },

@@ -31,13 +31,26 @@ struct Request {
   bool keep_alive = true;
 };
 
+/// Threads for what takes too long for those of the connections.
+struct WorkThreads {
+  explicit WorkThreads(int text_threads) : text(static_cast<std::size_t>(text_threads)) {}
+  void join() {
+    text.join();
+    waiting.join();
+  }
+  boost::asio::thread_pool text;  // parses bodies, tokenizes
+  // Waits for the cache: one call of each kind has its answer at a time (Engine::drop_cache,
+  // plan_json), a further one is refused at once.
+  boost::asio::thread_pool waiting{2};
+};
+
 /// Everything happens on the socket's strand; other threads only post to it. A coroutine holds the
 /// object alive.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Socket = boost::asio::ip::tcp::socket;
 
-  Connection(Socket socket, std::shared_ptr<State> state, boost::asio::thread_pool& text_threads);
+  Connection(Socket socket, std::shared_ptr<State> state, WorkThreads& threads);
 
   /// Until the client or the server ends it. Does not throw.
   boost::asio::awaitable<void> run();
@@ -83,7 +96,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   Socket socket_;
   std::shared_ptr<State> state_;
-  boost::asio::thread_pool& text_threads_;
+  WorkThreads& threads_;
   boost::beast::flat_buffer buffer_;  // received, not yet understood
   boost::asio::steady_timer deadline_;
   boost::asio::steady_timer watch_ended_;

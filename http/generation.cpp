@@ -90,7 +90,7 @@ asio::awaitable<std::optional<Reply>> Connection::submit(Generation& generation,
   // In an optional because Asio wants results that have a default.
   using Parsed = std::optional<Result<openai::ParsedRequest>>;
   Parsed result = co_await asio::co_spawn(
-      text_threads_,
+      threads_.text,
       [&request, chat]() -> asio::awaitable<Parsed> {
         co_return chat ? openai::parse_chat(request.body) : openai::parse_completion(request.body);
       },

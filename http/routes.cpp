@@ -181,7 +181,10 @@ bool is_post(Route route) {
          route == Route::detokenize || route == Route::drop_cache;
 }
 
-bool takes_time(Route route) { return is_post(route) || route == Route::plan; }
+Work work_of(Route route) {
+  if (route == Route::plan || route == Route::drop_cache) return Work::waiting;
+  return is_post(route) ? Work::text : Work::none;
+}
 
 std::string_view allowed_methods(Route route) {
   return is_post(route) ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";

@@ -38,8 +38,10 @@ Target find_route(std::string_view target);
 /// "GET, HEAD, OPTIONS" or "POST, OPTIONS".
 std::string_view allowed_methods(Route route);
 bool is_post(Route route);
-/// Whether the answer may take so long that it must not be made on a thread of the connections.
-bool takes_time(Route route);
+/// Whose thread makes an answer: the connections' own must not be held up, and those for text not
+/// by who waits for the cache.
+enum class Work { none, text, waiting };
+Work work_of(Route route);
 
 /// `header` is the value of Authorization. The API key in it; "" when there is none or a wrong one.
 /// Takes the same time whatever the key.

@@ -64,7 +64,7 @@ struct Server::Impl {
   std::shared_ptr<State> state;
   asio::io_context io;
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
-  std::optional<asio::thread_pool> text_threads;
+  std::optional<WorkThreads> work_threads;
   tcp::acceptor acceptor{asio::make_strand(io)};
   std::vector<std::thread> threads;
 
@@ -120,7 +120,7 @@ asio::awaitable<void> Server::Impl::accept() {
 }
 
 void Server::Impl::start_connection(tcp::socket socket) {
-  const auto connection = std::make_shared<Connection>(std::move(socket), state, *text_threads);
+  const auto connection = std::make_shared<Connection>(std::move(socket), state, *work_threads);
   std::int64_t others = 0;
   {
     const std::lock_guard lock(mutex);
@@ -171,7 +171,7 @@ Status Server::start() {
   if (auto status = check_keys(state.options, state.engine->info().cache_scope); !status)
     return status;
   if (auto status = impl_->bind(); !status) return status;
-  impl_->text_threads.emplace(std::max(1, impl_->state->options.text_threads));
+  impl_->work_threads.emplace(std::max(1, impl_->state->options.text_threads));
   asio::co_spawn(impl_->acceptor.get_executor(), impl_->accept(), [](std::exception_ptr error) {
     if (error) log(LogLevel::error, "the server accepts no more connections");
   });
@@ -206,7 +206,7 @@ void Server::stop(std::chrono::milliseconds drain) {
   impl_->close_connections(false);
   impl_->work.reset();
   for (auto& thread : impl_->threads) thread.join();
-  if (impl_->text_threads) impl_->text_threads->join();
+  if (impl_->work_threads) impl_->work_threads->join();
 }
 
 }  // namespace cairn::http

@@ -99,14 +99,28 @@ void FakeEngine::set_dropped(Result<DroppedCache> dropped) {
   dropped_ = std::move(dropped);
 }
 
-Result<DroppedCache> FakeEngine::drop_cache(std::chrono::milliseconds) {
+void FakeEngine::hold_admin(bool held) {
   const std::lock_guard lock(mutex_);
+  admin_held_ = held;
+  changed_.notify_all();
+}
+
+void FakeEngine::wait_held(std::unique_lock<std::mutex>& lock) {
+  ++admin_waits_;
+  changed_.wait(lock, [this] { return !admin_held_; });
+  --admin_waits_;
+}
+
+Result<DroppedCache> FakeEngine::drop_cache(std::chrono::milliseconds) {
+  std::unique_lock lock(mutex_);
+  wait_held(lock);
   ++drops_;
   return dropped_;
 }
 
 Result<std::string> FakeEngine::plan_json(std::chrono::milliseconds) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  wait_held(lock);
   return plan_;
 }
 

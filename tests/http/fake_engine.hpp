@@ -63,6 +63,9 @@ class FakeEngine : public Engine {
   void set_plan(Result<std::string> plan);
   void set_dropped(Result<DroppedCache> dropped);
   int drops() const { return drops_; }
+  /// While held both wait before they answer.
+  void hold_admin(bool held);
+  std::int64_t waiting_for_admin() const { return admin_waits_; }
 
   std::vector<GenerateRequest> requests() const;
   std::size_t cancels() const;
@@ -85,6 +88,8 @@ class FakeEngine : public Engine {
   std::vector<std::string> close(std::chrono::milliseconds) override { return {}; }
 
  private:
+  void wait_held(std::unique_lock<std::mutex>& lock);
+
   EngineInfo info_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
@@ -94,6 +99,8 @@ class FakeEngine : public Engine {
   Result<std::string> plan_ = std::string("{}");
   Result<DroppedCache> dropped_ = DroppedCache{};
   std::atomic<int> drops_{0};
+  bool admin_held_ = false;
+  std::atomic<std::int64_t> admin_waits_{0};
   std::map<RequestId, std::shared_ptr<FakeRun>> runs_;
   std::vector<GenerateRequest> requests_;
   std::set<RequestId> cancelled_;

@@ -156,3 +156,44 @@ TEST_CASE("the status tells scope, price, certificate and the disk's part") {
   CHECK(at(status, "certificate.regret_tokens").as_double() == 7);
   CHECK(at(status, "certificate.ideal_tokens").as_double() == 11);
 }
+
+TEST_CASE("who waits for the cache holds up nobody's text") {
+  auto options = guarded();
+  options.text_threads = 1;
+  Serving s(options);
+  s.engine->hold_admin(true);
+  std::vector<std::unique_ptr<RawClient>> waiting;
+  for (int i = 0; i < 3; ++i) {
+    for (const std::string& request :
+         {get("/debug/plan", kAsAdmin), post("/admin/cache/drop", "", kAsAdmin)}) {
+      waiting.push_back(std::make_unique<RawClient>(s.server->port()));
+      waiting.back()->send(request);
+    }
+  }
+  for (int i = 0; i < 500 && s.engine->waiting_for_admin() < 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(s.engine->waiting_for_admin() == 2);
+  CHECK(s.ask(post("/v1/completions", R"({"prompt":"a"})", kAsClient)).status == 200);
+  CHECK(s.ask(post("/tokenize", R"({"content":"a"})", kAsClient)).status == 200);
+  CHECK(s.ask(get("/health")).status == 200);
+  s.engine->hold_admin(false);
+  for (auto& client : waiting) CHECK(client->read().status == 200);
+}
+
+TEST_CASE("keys guard what is asked of the model and the plan; operators' pages are open") {
+  Serving s(guarded());
+  for (const char* open : {"/health", "/metrics", "/status", "/"}) {
+    CAPTURE(open);
+    CHECK(s.ask(get(open)).status == 200);
+  }
+  for (const char* keyed : {"/v1/models", "/v1/models/fake", "/debug/plan", "/nothing"}) {
+    CAPTURE(keyed);
+    CHECK(s.ask(get(keyed)).status == 401);
+  }
+  for (const char* keyed :
+       {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"}) {
+    CAPTURE(keyed);
+    CHECK(s.ask(post(keyed, "{}")).status == 401);
+  }
+}
