@@ -37,7 +37,9 @@ DemandForest::DemandForest(const PlanTree& tree, DemandOptions options)
       options_(options),
       tables_(kPointKinds * kHitBuckets, kFeatures, options.half_life, options.horizon),
       split_tables_(kTurns, 1, options.half_life, options.horizon),
-      points_(tree.slots()) {
+      points_(tree.slots()),
+      sums_(tree.slots()),
+      listed_(tree.slots()) {
   renew_rates();
 }
 
@@ -50,6 +52,10 @@ DemandForest::DemandForest(const PlanTree& tree, const DemandForest& other)
       interior_(other.interior_),
       points_(other.points_),
       active_(other.active_),
+      sums_(other.sums_),
+      listed_(other.listed_),
+      summed_(other.summed_),
+      rated_(other.rated_),
       young_(other.young_),
       free_young_(other.free_young_),
       watched_(other.watched_),
@@ -93,6 +99,12 @@ void DemandForest::deactivate(PlanNode node) {
   if (moved == node) return;
   active_[static_cast<std::size_t>(at)] = moved;
   points_[moved].at = at;
+}
+
+void DemandForest::drop(PlanNode node) {
+  deactivate(node);
+  points_[node] = Point{};
+  sums_[node] = Sums{};
 }
 
 void DemandForest::hit(PlanNode node) {
@@ -174,7 +186,6 @@ void DemandForest::watch(const RequestView& request) {
 }
 
 void DemandForest::unwatch(Young& young) {
-  spread(young, -young.each, true);
   for (PlanNode n = young.end; n != kNoPlanNode && tree_[n].depth > young.start;
        n = tree_[n].parent) {
     points_[n].prompt = -1;
@@ -245,9 +256,12 @@ void DemandForest::sweep() {
     return true;
   });
 
-  // Rates and atoms may lie on nodes that are no longer active.
-  for (Point& p : points_) p.rate = p.atoms = 0;
-  for (const PlanNode n : active_) points_[n].rate = rate_now(points_[n]);
+  restart_sums();
+  for (const PlanNode n : active_) {
+    list_path(n);
+    list(n, kRated);
+    points_[n].rate = rate_now(points_[n]);
+  }
   for (const std::int32_t slot : watched_) {
     Young& y = young_[static_cast<std::size_t>(slot)];
     if (y.atoms.empty()) continue;
@@ -255,12 +269,16 @@ void DemandForest::sweep() {
         rates_->splits->at(y.turn, 0).rate(tick_ - y.born) / static_cast<double>(y.atoms.size());
     spread(y, y.each, false);
   }
-  recount(points_);
+  sum_up();
 }
 
 void DemandForest::changing(const TreeOp& op) {
   if (op.type == TreeOp::Type::clear) {
     points_.assign(1, Point{});
+    sums_.assign(1, Sums{});
+    listed_.assign(1, 0);
+    summed_.clear();
+    rated_.clear();
     active_.clear();
     young_.clear();
     free_young_.clear();
@@ -270,24 +288,28 @@ void DemandForest::changing(const TreeOp& op) {
   }
   Point& p = points_[op.node];
   if (op.type == TreeOp::Type::release) {
-    add_below(tree_[op.node].parent, p.below - p.mass);
+    add_below(tree_[op.node].parent, -served(op.node));
   } else if (op.type == TreeOp::Type::merge) {
     // What it asked for is served by whatever is above it.
-    points_[tree_[op.node].parent].atoms += p.rate + p.atoms;
-    deactivate(op.node);
-    p = Point{};
+    add_atoms(tree_[op.node].parent, p.rate + p.atoms);
+    drop(op.node);
   } else if (op.type == TreeOp::Type::remove) {
     if (p.prompt >= 0 && young_[static_cast<std::size_t>(p.prompt)].end == op.node) {
-      unwatch(young_[static_cast<std::size_t>(p.prompt)]);
+      Young& young = young_[static_cast<std::size_t>(p.prompt)];
+      spread(young, -young.each, true);
+      unwatch(young);
     }
     add_mass(op.node, -p.rate - p.atoms);
-    deactivate(op.node);
-    p = Point{};
+    drop(op.node);
   }
 }
 
 void DemandForest::changed(const TreeOp& op) {
-  if (points_.size() < tree_.slots()) points_.resize(tree_.slots());
+  if (points_.size() < tree_.slots()) {
+    points_.resize(tree_.slots());
+    sums_.resize(tree_.slots());
+    listed_.resize(tree_.slots());
+  }
   if (op.type == TreeOp::Type::leaf) {
     points_[op.node] = Point{};
     points_[op.node].born = tick_;
@@ -295,7 +317,7 @@ void DemandForest::changed(const TreeOp& op) {
     split_edge(op);
   } else if (op.type == TreeOp::Type::claim && op.before == Claim::none) {
     // It takes what it serves off the one above.
-    add_below(tree_[op.node].parent, points_[op.node].mass - points_[op.node].below);
+    add_below(tree_[op.node].parent, served(op.node));
     meaning(op.node, op.kind);
   }
 }

@@ -72,10 +72,10 @@ class DemandForest final : public TreeListener {
   /// node.
   double own_rate(PlanNode node) const { return points_[node].rate + points_[node].atoms; }
   /// W: of all points and atoms for which this claim is, or would be, the nearest one.
-  double served(PlanNode node) const { return points_[node].mass - points_[node].below; }
+  double served(PlanNode node) const { return sums_[node].mass - sums_[node].below; }
 
   /// Of the whole subtree, the node included.
-  double mass(PlanNode node) const { return points_[node].mass; }
+  double mass(PlanNode node) const { return sums_[node].mass; }
 
   /// Where the unshared part of the last request is expected to split: one atom each, equal shares.
   const std::vector<std::int32_t>& last_atoms() const { return last_atoms_; }
@@ -103,9 +103,12 @@ class DemandForest final : public TreeListener {
     std::uint64_t born = 0;  // tick of the request that brought this part of the path
     double rate = 0;         // of the point
     double atoms = 0;        // of first splits on the edges below
-    double mass = 0;         // rate and atoms of the subtree
-    double below = 0;        // of that, served by claims strictly below
   };
+  struct Sums {
+    double mass = 0;   // rate and atoms of the subtree
+    double below = 0;  // of that, served by claims strictly below
+  };
+  enum Listed : std::uint8_t { kSummed = 1, kRated = 2 };
   /// A prompt that brought something new, while it is young.
   struct Young {
     PlanNode end = kNoPlanNode;  // none: the slot is free at the next sweep
@@ -129,18 +132,24 @@ class DemandForest final : public TreeListener {
   void unwatch(Young& young);
   void activate(PlanNode node);
   void deactivate(PlanNode node);
+  void drop(PlanNode node);
   void meaning(PlanNode node, StateKind kind);
 
   void sweep();
   void expose(double ticks);
   void renew_rates();
 
+  void list(PlanNode node, Listed in);
+  void list_path(PlanNode node);
+  void restart_sums();
+  void sum_up();
   void set_rate(PlanNode node, double rate);
+  void add_atoms(PlanNode node, double by);
   void add_mass(PlanNode node, double by);
   void add_below(PlanNode node, double by);
   void spread(const Young& young, double by, bool masses);
   void split_edge(const TreeOp& op);
-  void recount(std::vector<Point>& points) const;
+  void add_upwards(std::vector<Sums>& sums, std::span<const PlanNode> top_down) const;
 
   const PlanTree& tree_;
   DemandOptions options_;
@@ -150,7 +159,13 @@ class DemandForest final : public TreeListener {
   InteriorMixture interior_;
   std::vector<Point> points_;     // by slot
   std::vector<PlanNode> active_;  // points not idle for long
-  std::vector<Young> young_;      // slots
+  // What has a sum is a small part of what is remembered, and the only part a sweep looks at.
+  std::vector<Sums> sums_;             // by slot
+  std::vector<std::uint8_t> listed_;   // by slot: Listed
+  std::vector<PlanNode> summed_;       // all slots with a sum, as listed since the last sweep
+  std::vector<PlanNode> rated_;        // all slots with a rate or atoms
+  std::vector<PlanNode> summed_last_;  // a buffer
+  std::vector<Young> young_;           // slots
   std::vector<std::int32_t> free_young_;
   std::vector<std::int32_t> watched_;  // slots in use, by birth
   std::vector<std::int32_t> last_atoms_;

@@ -33,9 +33,7 @@ void ForestPolicy::list(PlanNode node) {
 
 void ForestPolicy::relist() {
   heap_.clear();
-  for (PlanNode n = 1; n < tree().slots(); ++n) {
-    if (tree()[n].used && tree()[n].claim != Claim::none) heap_.emplace_back(loss_per_byte(n), n);
-  }
+  for (const PlanNode n : tree().claimed()) heap_.emplace_back(loss_per_byte(n), n);
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
@@ -67,8 +65,8 @@ PlanNode ForestPolicy::solved_victim(const Usable& usable) {
     return kNoPlanNode;
   }
   if (left_out_.empty()) {
-    left_out_ =
-        claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_), usable);
+    left_out_ = claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_),
+                                 0, usable);
     std::reverse(left_out_.begin(), left_out_.end());
   }
   while (!left_out_.empty()) {

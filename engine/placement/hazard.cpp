@@ -53,22 +53,24 @@ RateByAge::RateByAge(const HazardByAge& hazard, double horizon) {
   struct Stretch {
     double hits = 0, time = 0, left = 0;
   };
-  const auto stretch = [&](int bucket, double length) {
+  HazardByAge steady;
+  for (std::size_t b = 0; b < kAgeBuckets; ++b) {
     // Tables count hits per tick: a probability of each tick, held against a steady rate.
-    const double q = std::min(hazard[static_cast<std::size_t>(bucket)], kSurest);
-    const double lambda = -std::log1p(-q);
+    steady[b] = -std::log1p(-std::min(hazard[b], kSurest));
+  }
+  const auto stretch = [&](int bucket, double length) {
+    const double lambda = steady[static_cast<std::size_t>(bucket)];
     const double decay = lambda + 1 / horizon;
     const double left = std::exp(-decay * length);
     return Stretch{lambda * (1 - left) / decay, (1 - left) / decay, left};
   };
   std::array<Stretch, kAgeBuckets> whole;
   for (int b = 0; b < kAgeBuckets; ++b) {
-    whole[static_cast<std::size_t>(b)] =
-        stretch(b, b == kAgeBuckets - 1 ? 1e9 : std::ldexp(1.0, b));
+    whole[static_cast<std::size_t>(b)] = stretch(b, b == kAgeBuckets - 1 ? 1e9 : 1 << b);
   }
   for (int b = 0; b < kAgeBuckets; ++b) {
     for (int part = 0; part < kParts; ++part) {
-      const double rest = std::ldexp(1.0, b) * (1 - (part + 0.5) / kParts);
+      const double rest = (1 << b) * (1 - (part + 0.5) / kParts);
       Stretch sum = b == kAgeBuckets - 1 ? whole.back() : stretch(b, rest);
       double best = sum.hits / sum.time;
       for (std::size_t next = static_cast<std::size_t>(b) + 1;
@@ -171,9 +173,15 @@ std::shared_ptr<const HazardRates> HazardTables::rates() const {
   out->features_ = features_;
   out->own_.reserve(classes_ + tables_.size());  // pointers into it stay valid
   out->by_.resize(tables_.size());
+  const RateByAge* unseen = nullptr;  // of all classes without a table
   for (std::size_t c = 0; c < classes_; ++c) {
+    const auto first = touched_.begin() + static_cast<std::ptrdiff_t>(c * features_);
+    const bool seen = std::find(first, first + static_cast<std::ptrdiff_t>(features_), true) !=
+                      first + static_cast<std::ptrdiff_t>(features_);
     const HazardByAge cls = shrunk(by_class[c], all);
-    const RateByAge* shared = &out->own_.emplace_back(cls, horizon_);
+    const RateByAge* shared =
+        !seen && unseen != nullptr ? unseen : &out->own_.emplace_back(cls, horizon_);
+    if (!seen) unseen = shared;
     for (std::size_t t = c * features_; t < (c + 1) * features_; ++t) {
       out->by_[t] =
           touched_[t] ? &out->own_.emplace_back(shrunk(tables_[t], cls), horizon_) : shared;

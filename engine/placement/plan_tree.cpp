@@ -10,13 +10,16 @@ namespace cairn::engine {
 PlanTree::PlanTree(ByteCosts costs) : costs_(costs) {
   check(costs_.kv_block > 0, "KV blocks hold at least one token");
   nodes_.emplace_back();
+  ups_.emplace_back();
   nodes_[kPlanRoot].used = true;
 }
 
 PlanTree::PlanTree(const PlanTree& other)
     : costs_(other.costs_),
       nodes_(other.nodes_),
+      ups_(other.ups_),
       free_(other.free_),
+      claimed_(other.claimed_),
       size_(other.size_),
       kv_blocks_(other.kv_blocks_) {}
 
@@ -24,7 +27,9 @@ PlanNode PlanTree::make(std::int32_t depth) {
   PlanNode slot = 0;
   if (free_.empty()) {
     slot = static_cast<PlanNode>(nodes_.size());
+    check(slot < kNoUp, "slots are counted in 31 bits");
     nodes_.emplace_back();
+    ups_.emplace_back();
   } else {
     slot = free_.back();
     free_.pop_back();
@@ -45,6 +50,7 @@ void PlanTree::free(PlanNode node) {
 void PlanTree::link(PlanNode parent, PlanNode child) {
   Node& c = nodes_[child];
   c.parent = parent;
+  ups_[child].parent = parent & kNoUp;
   c.prev = kNoPlanNode;
   c.next = nodes_[parent].first_child;
   if (c.next != kNoPlanNode) nodes_[c.next].prev = child;
@@ -60,6 +66,7 @@ void PlanTree::unlink(PlanNode child) {
   }
   if (c.next != kNoPlanNode) nodes_[c.next].prev = c.prev;
   c.parent = c.next = c.prev = kNoPlanNode;
+  ups_[child].parent = kNoUp;
 }
 
 // A node owns the blocks whose last slot lies on its edge; a claim that ends inside a block owns
@@ -128,9 +135,11 @@ void PlanTree::clear() {
   const TreeOp op{.type = TreeOp::Type::clear};
   tell_before(op);
   nodes_.resize(1);
+  ups_.assign(1, Up{});
   nodes_[kPlanRoot] = Node{};
   nodes_[kPlanRoot].used = true;
   free_.clear();
+  claimed_.clear();
   size_ = 0;
   kv_blocks_ = 0;
   tell(op);
@@ -153,8 +162,13 @@ void PlanTree::claim(PlanNode node, Claim claim, StateKind kind) {
   check(n.claim == Claim::none || (n.claim == Claim::pending && claim == Claim::stored),
         "a node is claimed once");
   const Claim before = n.claim;
-  if (before == Claim::none) count_claim(node, 1);
+  if (before == Claim::none) {
+    count_claim(node, 1);
+    n.listed = static_cast<std::int32_t>(claimed_.size());
+    claimed_.push_back(node);
+  }
   n.claim = claim;
+  ups_[node].claimed = 1;
   n.kind = kind;
   tell({.type = TreeOp::Type::claim, .claim = claim, .before = before, .kind = kind, .node = node});
 }
@@ -164,7 +178,13 @@ void PlanTree::release(PlanNode node) {
   const TreeOp op{.type = TreeOp::Type::release, .claim = nodes_[node].claim, .node = node};
   tell_before(op);
   nodes_[node].claim = Claim::none;
+  ups_[node].claimed = 0;
   count_claim(node, -1);
+  const PlanNode last = claimed_.back();
+  nodes_[last].listed = nodes_[node].listed;
+  claimed_[static_cast<std::size_t>(nodes_[node].listed)] = last;
+  claimed_.pop_back();
+  nodes_[node].listed = -1;
   tell(op);
 }
 
@@ -226,8 +246,8 @@ std::uint64_t PlanTree::bytes_alone(std::int32_t depth) const {
 }
 
 PlanNode PlanTree::claim_above(PlanNode node) const {
-  PlanNode n = nodes_[node].parent;
-  while (n != kNoPlanNode && n != kPlanRoot && nodes_[n].claim == Claim::none) n = nodes_[n].parent;
+  PlanNode n = parent(node);
+  while (n != kNoPlanNode && n != kPlanRoot && !claimed(n)) n = parent(n);
   return n == kNoPlanNode ? kPlanRoot : n;
 }
 
@@ -250,6 +270,8 @@ void PlanTree::verify() const {
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Node& n = nodes_[*it];
     check(n.used, "a free slot hangs in the tree");
+    check(parent(*it) == n.parent && claimed(*it) == (n.claim != Claim::none),
+          "walks go another way");
     claims[*it] += n.claim == Claim::none ? 0 : 1;
     check(claims[*it] == n.claims, "claims are counted wrongly");
     if (n.claim != Claim::none && n.depth % costs_.kv_block != 0) ++blocks;
@@ -259,6 +281,12 @@ void PlanTree::verify() const {
     if (n.claims > 0) blocks += edge_blocks(*it);
   }
   check(blocks == kv_blocks_, "KV is counted wrongly");
+  check(std::ssize(claimed_) == this->claims(), "claims were lost");
+  for (std::size_t i = 0; i < claimed_.size(); ++i) {
+    const Node& n = nodes_[claimed_[i]];
+    check(n.claim != Claim::none && n.listed == static_cast<std::int32_t>(i),
+          "a claim is listed elsewhere");
+  }
 }
 
 }  // namespace cairn::engine
