@@ -121,7 +121,12 @@ int wallclock(const Options& given) {
   const double ratio = result.fit.slope * result.prefill_rate;
   const bool met =
       result.points.size() >= kLeastPoints && result.fit.r2 >= 0.98 && ratio >= 0.9 && ratio <= 1.1;
-  if (!met) std::fprintf(stderr, "expected 30 points, R^2 >= 0.98 and a slope within 10 %%\n");
+  if (!met) {
+    std::fprintf(stderr,
+                 "MISSED: %zu points (at least %zu), R^2 %.4f (at least 0.98), slope x prefill "
+                 "rate %.3f (0.9 to 1.1)\n",
+                 result.points.size(), kLeastPoints, result.fit.r2, ratio);
+  }
   return met ? 0 : 1;
 }
 

@@ -28,6 +28,7 @@ class Talk {
     history_ = joined(history_, message);
     Reply reply = ask(*engine_, greedy(history_, answer_));
     history_ = joined(history_, reply.tokens);
+    side_.prompts += reply.usage.prompt_tokens;
     side_.computed += reply.computed();
     // The planner is to be done with this turn before the other engine is timed.
     stored_ = states_stored(*engine_, *metrics_).all();
@@ -89,6 +90,7 @@ Findings findings_of(const ChatResult& r) {
           {"forest / last, median of turns", median(ratios), "", 1.01},
           {"forest / last, lower quartile", quantile(ratios, 0.25), "", {}},
           {"forest / last, upper quartile", quantile(ratios, 0.75), "", {}},
+          {"tokens of the prompts", static_cast<double>(r.last.prompts), "", {}},
           {"tokens computed under last", static_cast<double>(r.last.computed), "", {}},
           {"tokens computed under forest", static_cast<double>(r.forest.computed), "", {}},
           {"states written under last", r.last.stored, "", {}},

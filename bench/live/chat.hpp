@@ -14,17 +14,17 @@ namespace cairn::bench {
 struct ChatOptions {
   std::string model;
   int threads = 0;                                     // 0: physical cores
-  std::uint64_t cache_bytes = std::uint64_t{4} << 30;  // of each engine
+  std::uint64_t cache_bytes = std::uint64_t{8} << 30;  // of each engine: nothing has to go
   int chats = 2;   // engines are started anew for each, in the other order
-  int turns = 20;  // of each chat, its opening not counted
+  int turns = 30;  // of each chat, its opening not counted
   std::int32_t opening = 256, message = 64, answer = 4;  // tokens
 };
 
 struct ChatResult {
   struct Side {
-    std::vector<double> seconds;  // to the first token, by turn
-    std::int64_t computed = 0;    // tokens, openings included
-    double stored = 0;            // states
+    std::vector<double> seconds;             // to the first token, by turn
+    std::int64_t prompts = 0, computed = 0;  // tokens, openings included
+    double stored = 0;                       // states
   };
   Side last, forest;
   int different = 0;  // answers

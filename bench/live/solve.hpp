@@ -13,7 +13,7 @@ namespace cairn::bench {
 struct SolveOptions {
   std::string model;
   int pairs = 10;                         // of runs, with and without
-  std::int32_t prompt = 32, answer = 40;  // tokens of a run
+  std::int32_t prompt = 32, answer = 64;  // tokens of a run
   std::int32_t nodes = 100'000;           // of the forest
 };
 

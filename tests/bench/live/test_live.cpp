@@ -24,6 +24,7 @@ TEST_CASE("Both sides of a chat answer alike, compute only what is new, and are 
   for (const ChatResult::Side* side : {&r.last, &r.forest}) {
     CHECK(side->seconds.size() == 8);
     CHECK(*std::min_element(side->seconds.begin(), side->seconds.end()) > 0);
+    CHECK(side->prompts == 2 * (50 + 73 + 96 + 119 + 142));  // the answers are part of the chat
     // The state of an answer's end lacks its last token only.
     CHECK(side->computed == 2 * (50 + 4 * 21));
     CHECK(side->stored >= 2 * 5);
