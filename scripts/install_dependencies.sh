@@ -6,7 +6,7 @@ set -euo pipefail
 build=(g++ cmake ninja-build pkg-config ccache libcaf-dev prometheus-cpp-dev libboost1.81-dev
   libboost-json1.81-dev libcli11-dev libspdlog-dev libpcre2-dev libutf8proc-dev
   libsqlite3-dev libxxhash-dev libcurl4-openssl-dev zlib1g-dev python3 curl ca-certificates)
-test=(catch2 python3-jinja2 python3-venv prometheus)
+test=(catch2 libboost-context1.81-dev python3-jinja2 python3-venv prometheus)
 check=(git clang clang-format clang-tidy libclang-rt-14-dev)
 
 case "${1:-build}" in

@@ -19,7 +19,8 @@ def alone(compiler, root, header):
 def main():
     compiler = sys.argv[1]
     root = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ".").resolve()
-    headers = [h for room in ROOMS for h in sorted((root / room).rglob("*.hpp"))]
+    headers = [h for room in ROOMS for h in sorted((root / room).rglob("*.*h*"))
+               if h.suffix in {".hpp", ".cuh"}]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for header, result in pool.map(lambda h: alone(compiler, root, h), headers):
