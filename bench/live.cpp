@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is promised of a running engine, measured on one. Look-ups in a forest of 100,000 places
-// need none: bench_prefix times them.
+// What is promised of a running engine, measured on one.
 #include <stdlib.h>
 
 #include <cstdio>
@@ -29,6 +28,7 @@ constexpr const char* kUsage =
     "  copies    a state copied out within a pass, and one copied in, beside plain copies\n"
     "  solve     steps of decoding by one thread with a solver at work beside them\n"
     "  document  tokens computed of questions on a document, answers bit for bit\n"
+    "Look-ups among 100,000 places need no engine: bench_prefix times them.\n"
     "--pairs: of runs (solve, copies) or turns (chat) that are compared. --compare-every: each "
     "how\n"
     "manyeth answer of 'document' is also computed without a cache.\n"
