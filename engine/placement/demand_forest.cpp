@@ -80,6 +80,12 @@ double DemandForest::rate_now(const Point& p) const {
   return rates_->points->at(table_class(p), feature(p)).rate(tick_ - p.last);
 }
 
+double DemandForest::meaning_hits(StateKind kind) const {
+  Point p;
+  p.kind = meaning_of(kind);
+  return rates_->points->at(table_class(p), feature(p)).hits(1);
+}
+
 int DemandForest::turn_of(PlanNode end) const {
   const bool told = options_.classes && options_.turns;
   return told && points_[end].kind == PointKind::end ? points_[end].turn : 0;

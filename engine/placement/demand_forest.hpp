@@ -82,10 +82,14 @@ class DemandForest final : public TreeListener {
   /// Of a first split there, all atoms together: rate per tick, and expected discounted number.
   double last_split_rate() const { return rates_->splits->at(last_turn_, 0).rate(1); }
   double last_split_hits() const { return rates_->splits->at(last_turn_, 0).hits(1); }
+  /// Expected discounted number of hits on a new position of that meaning, as a point of its own.
+  double meaning_hits(StateKind kind) const;
 
   PointKind kind(PlanNode node) const { return points_[node].kind; }
   const InteriorMixture& interior() const { return interior_; }
   std::int64_t points() const { return static_cast<std::int64_t>(active_.size()); }
+  /// Nodes that the next sweep looks at: those with a rate and all above them.
+  std::int64_t summed() const { return static_cast<std::int64_t>(summed_.size()); }
   std::uint64_t tick() const { return tick_; }
   std::uint64_t sweeps_adopted() const { return adopted_; }
   /// Throws InvariantError when the masses differ from a recount by more than rounding; O(nodes).

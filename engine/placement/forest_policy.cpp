@@ -65,8 +65,8 @@ PlanNode ForestPolicy::solved_victim(const Usable& usable) {
     return kNoPlanNode;
   }
   if (left_out_.empty()) {
-    left_out_ = claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_),
-                                 0, usable);
+    left_out_ =
+        claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_), 0, usable);
     std::reverse(left_out_.begin(), left_out_.end());
   }
   while (!left_out_.empty()) {
@@ -162,10 +162,34 @@ void ForestPolicy::add_structure(const RequestView& request, std::vector<Placeme
     if (p.position <= request.resume) continue;
     (p.kind == StateKind::pinned ? out : fresh).push_back({p.position, p.kind});
   }
-  const std::size_t kept = std::min(fresh.size(), options_.structural);
-  if (kept == 0) return;
-  out.push_back(fresh.front());
-  out.insert(out.end(), fresh.end() - static_cast<std::ptrdiff_t>(kept - 1), fresh.end());
+  if (fresh.size() > options_.structural) {
+    fresh.erase(fresh.begin() + 1,
+                fresh.end() - static_cast<std::ptrdiff_t>(options_.structural - 1));
+  }
+  std::int32_t above = request.resume;
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    const bool last = i + 1 == fresh.size();
+    const std::int32_t below = last ? request.length - 1 : fresh[i + 1].position;
+    if (!pays(fresh[i], above, below)) continue;
+    above = fresh[i].position;
+    out.push_back(fresh[i]);
+  }
+}
+
+// Whether the hits that a place with a meaning is expected to bring, on itself and on the atoms
+// down to the place below, save more than writing it costs: chats that are only appended to pay for
+// no more than their ends once that is known.
+bool ForestPolicy::pays(const Placement& place, std::int32_t above, std::int32_t below) const {
+  const std::vector<std::int32_t>& atoms = demand_->last_atoms();
+  const auto here = std::count_if(atoms.begin(), atoms.end(), [&](std::int32_t atom) {
+    return atom >= place.position && atom < below;
+  });
+  double hits = demand_->meaning_hits(place.kind);
+  if (here > 0) {
+    hits +=
+        demand_->last_split_hits() * static_cast<double>(here) / static_cast<double>(atoms.size());
+  }
+  return hits * costs_.prefill.between(above, place.position) > costs_.write;
 }
 
 std::vector<Placement> ForestPolicy::place(const RequestView& request) {

@@ -63,6 +63,7 @@ class ForestPolicy final : public CachePolicy {
   void relist();
   std::int32_t rounded(std::int32_t position) const;
   void add_structure(const RequestView& request, std::vector<Placement>& out) const;
+  bool pays(const Placement& place, std::int32_t above, std::int32_t below) const;
   void add_interior(const RequestView& request, std::vector<Placement>& out) const;
 
   ForestOptions options_;
