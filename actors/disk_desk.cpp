@@ -23,7 +23,13 @@ double seconds_since(Clock::time_point begin) {
 
 DiskDesk::DiskDesk(std::shared_ptr<Shared> shared, Mail& mail)
     : shared_(std::move(shared)), mail_(mail) {
-  if (!shared_->disk) return;
+  if (!shared_->disk) {
+    const bool wanted = !shared_->options.disk_dir.empty();
+    if (wanted && !shared_->disk_counted.exchange(true)) {
+      shared_->metrics->disk_write_failures_total().add();
+    }
+    return;
+  }
   // The first desk tells what opening the store has found, too.
   if (shared_->disk_counted.exchange(true)) counted_ = shared_->disk->stat();
   publish_gauges();

@@ -58,6 +58,13 @@ std::unique_ptr<engine::DiskStore> open_disk_tier(EngineOptions& options,
                                                   const model::BackendInfo& backend,
                                                   const model::MemoryLayout& layout) {
   if (options.disk_dir.empty()) return nullptr;
+  // A state without a whole block of KV is the least that is of use.
+  const std::uint64_t least =
+      engine::kDiskIndexReserve + layout.state_bytes + 2 * layout.kv_block_bytes;
+  if (options.disk_bytes > 0 && options.disk_bytes < least) {
+    throw LoadError("the disk cache is to take " + format_bytes(options.disk_bytes) +
+                    " and holds no state below " + format_bytes(least));
+  }
   if (options.disk_bytes == 0) options.disk_bytes = default_disk_bytes(options.disk_dir);
   engine::DiskOptions disk;
   disk.dir = options.disk_dir;

@@ -22,20 +22,33 @@ std::string time_of(std::int64_t unix_ms) {
   return text.data();
 }
 
-int stat(const std::string& dir) {
-  const auto scan = engine::scan_directory(dir);
-  if (!scan) return complain(scan.error().message);
-  std::printf("states       %llu\n", static_cast<unsigned long long>(scan->states));
-  std::printf("tokens       %llu in %llu runs of KV blocks\n",
-              static_cast<unsigned long long>(scan->tokens),
-              static_cast<unsigned long long>(scan->segments));
-  std::printf("bytes        %s, index %s\n", format_bytes(scan->bytes).c_str(),
-              format_bytes(scan->index_bytes).c_str());
-  if (scan->states > 0) {
-    std::printf("last used    %s to %s\n", time_of(scan->oldest_use_ms).c_str(),
-                time_of(scan->newest_use_ms).c_str());
+void print(const engine::DiskScan& scan) {
+  if (!scan.problem.empty()) {
+    std::printf("bytes        %s, not to be read: %s\n",
+                format_bytes(scan.bytes + scan.index_bytes).c_str(), scan.problem.c_str());
+    return;
   }
-  if (!scan->fingerprint.empty()) std::printf("written by\n%s", scan->fingerprint.c_str());
+  std::printf("states       %llu\n", static_cast<unsigned long long>(scan.states));
+  std::printf("tokens       %llu in %llu runs of KV blocks\n",
+              static_cast<unsigned long long>(scan.tokens),
+              static_cast<unsigned long long>(scan.segments));
+  std::printf("bytes        %s, index %s\n", format_bytes(scan.bytes).c_str(),
+              format_bytes(scan.index_bytes).c_str());
+  if (scan.states > 0) {
+    std::printf("last used    %s to %s\n", time_of(scan.oldest_use_ms).c_str(),
+                time_of(scan.newest_use_ms).c_str());
+  }
+  if (!scan.fingerprint.empty()) std::printf("written by\n%s", scan.fingerprint.c_str());
+}
+
+int stat(const std::string& dir) {
+  const auto scans = engine::scan_directory(dir);
+  if (!scans) return complain(scans.error().message);
+  if (scans->empty()) std::printf("states       0\n");
+  for (const engine::DiskScan& scan : *scans) {
+    if (&scan != &scans->front()) std::printf("\n");
+    print(scan);
+  }
   return 0;
 }
 
@@ -57,7 +70,7 @@ void add_cache(CLI::App& app, Action& action) {
     command->add_option("DIR", *dir, "What --disk-dir named")->required();
     command->callback([&action, dir, run] { action = [dir, run] { return run(*dir); }; });
   };
-  add("stat", "What the directory holds, and who wrote it", stat);
+  add("stat", "What the directory holds under each fingerprint, and who wrote it", stat);
   add("purge", "Remove every file of the cache", purge);
 }
 

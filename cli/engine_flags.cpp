@@ -37,14 +37,15 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
   command.add_option(
       "--cache-bytes", flags.cache_bytes,
-      "Memory for KV and states together, as in 512MiB or 4GiB (default: a quarter of "
-      "what is free, at most 8GiB)");
+      "Memory for KV and states together, running requests' included, as in 512MiB or 4GiB; not 0 "
+      "(default: a quarter of what is free, at most 8GiB)");
   command.add_option("--disk-dir", o.disk_dir,
                      "Directory where cached states outlive the process; made if missing, for "
                      "this program alone (default: none)");
-  command.add_option("--disk-bytes", flags.disk_bytes,
-                     "Size of the disk cache, as in 100GiB (default: a quarter of the free space, "
-                     "at most 64GiB)");
+  command.add_option(
+      "--disk-bytes", flags.disk_bytes,
+      "All that may lie under --disk-dir, as in 100GiB; not 0 (default: a quarter of "
+      "the free space, at most 64GiB)");
   command
       .add_option("--disk-max-age", flags.disk_max_age_seconds,
                   "Delete what was not used for so long: 90s, 30m, 12h or 7d (default: never)")
@@ -69,11 +70,19 @@ EngineOptions engine_options(const EngineFlags& flags) {
   if (!flags.cache_bytes.empty()) {
     const auto bytes = parse_bytes(flags.cache_bytes);
     if (!bytes) throw LoadError("--cache-bytes: " + bytes.error().message);
+    if (*bytes == 0) {
+      throw LoadError(
+          "--cache-bytes: running requests need memory, too; leave it out for the default, or name "
+          "--policy none to keep nothing");
+    }
     options.cache_bytes = *bytes;
   }
   if (!flags.disk_bytes.empty()) {
     const auto bytes = parse_bytes(flags.disk_bytes);
     if (!bytes) throw LoadError("--disk-bytes: " + bytes.error().message);
+    if (*bytes == 0) {
+      throw LoadError("--disk-bytes: 0 holds nothing; without --disk-dir there is no disk cache");
+    }
     options.disk_bytes = *bytes;
   }
   if (options.disk_dir.empty() && (options.disk_bytes > 0 || flags.disk_max_age_seconds > 0)) {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cache/disk_directory.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,15 +10,12 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 
-#include "base/log.hpp"
 #include "engine/cache/disk_index.hpp"
 
 namespace cairn::engine {
 namespace {
 
-constexpr const char* kLockName = "lock";
 constexpr std::string_view kSegmentSuffix = ".kv";
 constexpr std::string_view kStateSuffix = ".state";
 constexpr std::string_view kBlobSuffix = ".blob";
@@ -28,12 +23,8 @@ constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr std::size_t kIdDigits = 16;
 
 Error refusal(ErrorCode code, const std::string& path, const std::string& why) {
-  return {code, "the cache directory " + path + " " + why, {}};
+  return {code, "the cache's directory " + path + " " + why, {}};
 }
-Error system_refusal(const std::string& path, const std::string& what) {
-  return refusal(ErrorCode::unavailable, path, what + ": " + std::strerror(errno));
-}
-
 std::string id_name(DiskId id, std::string_view suffix) {
   char digits[kIdDigits + 1];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(id));
@@ -77,25 +68,6 @@ std::optional<DirectoryFile> classify(const std::string& name) {
   return std::nullopt;
 }
 
-struct CloseDir {
-  void operator()(DIR* d) const { ::closedir(d); }
-};
-
-// Every name but "." and "..".
-Result<std::vector<std::string>> names_in(int fd) {
-  const int copy = ::openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  std::unique_ptr<DIR, CloseDir> dir(copy < 0 ? nullptr : ::fdopendir(copy));
-  if (dir == nullptr) {
-    return Error{ErrorCode::unavailable, std::string("cannot list: ") + std::strerror(errno), {}};
-  }
-  std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(dir.get())) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  return names;
-}
-
 }  // namespace
 
 std::string segment_file_name(DiskId id) { return id_name(id, kSegmentSuffix); }
@@ -113,77 +85,31 @@ bool valid_blob_name(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), plain);
 }
 
-Result<std::unique_ptr<DiskDirectory>> DiskDirectory::open(std::string path, bool create) {
-  // A slash at the end would make the system follow a link.
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
+Result<std::unique_ptr<DiskDirectory>> DiskDirectory::open(const DiskRoot& root,
+                                                           const std::string& name, bool create) {
   std::unique_ptr<DiskDirectory> d(new DiskDirectory);
-  d->path_ = path;
-  if (create && ::access(path.c_str(), F_OK) != 0) {
-    std::error_code ignored;  // mkdir tells what is wrong
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-      return system_refusal(path, "cannot be created");
-    }
+  d->path_ = root.path() + "/" + name;
+  if (create && ::mkdirat(root.fd(), name.c_str(), 0700) != 0 && errno != EEXIST) {
+    return refusal(ErrorCode::unavailable, d->path_,
+                   std::string("cannot be created: ") + std::strerror(errno));
   }
-  d->fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  d->fd_ = ::openat(root.fd(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (d->fd_ < 0) {
-    struct stat link {};
-    if (::lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
-      return refusal(ErrorCode::bad_request, path, "is a symbolic link; name the directory itself");
-    }
-    if (errno == ENOENT) return refusal(ErrorCode::not_found, path, "does not exist");
-    return system_refusal(path, "cannot be opened");
+    return refusal(ErrorCode::bad_request, d->path_,
+                   std::string("cannot be opened: ") + std::strerror(errno));
   }
-  struct stat info {};
-  if (::fstat(d->fd_, &info) != 0) return system_refusal(path, "cannot be examined");
-  if (info.st_uid != ::geteuid()) {
-    return refusal(ErrorCode::bad_request, path,
-                   "belongs to user " + std::to_string(info.st_uid) + ", not to the one running");
+  Result<std::vector<std::string>> names = names_in(d->fd_);
+  if (!names) return names.error();
+  for (const std::string& file : *names) {
+    if (classify(file)) continue;
+    return refusal(ErrorCode::bad_request, d->path_,
+                   "holds \"" + file + "\", which is not the cache's");
   }
-  if (Status mine = d->refuse_strangers(); !mine) return mine.error();
-  if ((info.st_mode & 0077) != 0) {
-    if (::fchmod(d->fd_, 0700) != 0) return system_refusal(path, "is open to others, and stays so");
-    log(LogLevel::warning,
-        "the cache directory " + path + " was open to other users; its mode is 0700 now");
-  }
-  if (Status locked = d->take_lock(); !locked) return locked.error();
   return d;
 }
 
 DiskDirectory::~DiskDirectory() {
-  if (lock_ >= 0) ::close(lock_);
   if (fd_ >= 0) ::close(fd_);
-}
-
-// Someone's home must not lose its mode, nor gain thousands of files, by a slip of the hand.
-Status DiskDirectory::refuse_strangers() const {
-  Result<std::vector<std::string>> names = names_in(fd_);
-  if (!names) return names.error();
-  for (const std::string& name : *names) {
-    if (name == kLockName || classify(name)) continue;
-    return refusal(ErrorCode::bad_request, path_,
-                   "holds \"" + name + "\", which is not the cache's; name one of its own");
-  }
-  return ok_status();
-}
-
-Status DiskDirectory::take_lock() {
-  lock_ = ::openat(fd_, kLockName, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (lock_ < 0) return system_refusal(path_, "cannot be locked");
-  char holder[32] = {};
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return system_refusal(path_, "cannot be locked");
-    const ssize_t n = ::pread(lock_, holder, sizeof holder - 1, 0);
-    const std::string pid(holder, n > 0 ? static_cast<std::size_t>(n) : 0);
-    return refusal(ErrorCode::bad_request, path_,
-                   "is in use by process " + (pid.empty() ? "(unknown)" : pid));
-  }
-  // On a full disk the lock holds all the same, only without a name to tell others.
-  const int n = std::snprintf(holder, sizeof holder, "%ld", static_cast<long>(::getpid()));
-  if (::ftruncate(lock_, 0) != 0 || ::pwrite(lock_, holder, static_cast<std::size_t>(n), 0) != n) {
-    log(LogLevel::warning, "the cache directory " + path_ + ": the lock file could not be written");
-  }
-  return ok_status();
 }
 
 Result<std::vector<DirectoryFile>> DiskDirectory::list() const {

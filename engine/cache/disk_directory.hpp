@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of the disk tier: private to its user, held by one process, with files of known
-// names only.
+// The files of one store: one fingerprint's share of the disk tier, with files of known names only.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "engine/cache/disk_map.hpp"
+#include "engine/cache/disk_root.hpp"
 
 namespace cairn::engine {
 
@@ -33,34 +33,28 @@ bool valid_blob_name(std::string_view name);
 std::string blob_file_name(std::string_view name);
 std::string temporary_name(const std::string& name);
 
-/// A directory that this process holds: others are refused until it is destroyed (or its process
-/// ends, however).
+/// One store's directory below a root that this process holds.
 class DiskDirectory {
  public:
-  /// Creates what is missing (mode 0700) when `create`. Refuses, each in one sentence: a symbolic
-  /// link, a directory of another user, one with files that are not the cache's, one held by
-  /// another process (whose id it names). Takes access for others away from a directory that is its
-  /// user's. Errors: not_found; bad_request: someone has to change something; unavailable: the
-  /// system refused (read-only, full).
-  static Result<std::unique_ptr<DiskDirectory>> open(std::string path, bool create);
+  /// Refuses one with files that are not the cache's. Errors: bad_request, unavailable (it cannot
+  /// be made).
+  static Result<std::unique_ptr<DiskDirectory>> open(const DiskRoot& root, const std::string& name,
+                                                     bool create);
   ~DiskDirectory();
   DiskDirectory(const DiskDirectory&) = delete;
 
   const std::string& path() const { return path_; }
   int fd() const { return fd_; }
-  /// The cache's own files, by name; others and the lock are left out.
+  /// The cache's own files, by name.
   Result<std::vector<DirectoryFile>> list() const;
   void remove(const std::string& name) const;
   void sync() const;
 
  private:
   DiskDirectory() = default;
-  Status take_lock();
-  Status refuse_strangers() const;
 
   std::string path_;
   int fd_ = -1;
-  int lock_ = -1;
 };
 
 }  // namespace cairn::engine

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@ namespace cairn::engine {
 namespace {
 
 constexpr int kSchema = 2;
+constexpr std::uint64_t kMostLogBytes = 256 << 10U;  // then it is brought into the file
 
 constexpr const char* kTables = R"(
 CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -32,7 +34,10 @@ CREATE TABLE IF NOT EXISTS states(
 
 // EXCLUSIVE keeps the log's index in memory: no third file, and no second process. NORMAL: a power
 // failure may cost the last rows (their files are then swept), never the order of what is kept.
+// Deleted pages leave the file, so that it shrinks with what is stored; checkpoints are our own.
 constexpr const char* kPragmas = R"(
+PRAGMA auto_vacuum = FULL;
+PRAGMA wal_autocheckpoint = 0;
 PRAGMA locking_mode = EXCLUSIVE;
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -160,10 +165,18 @@ double rate_of(double stored) { return std::isfinite(stored) && stored > 0 ? sto
 
 struct DiskIndex::Impl {
   std::unique_ptr<sqlite3, CloseDb> db;
+  std::string path;
 
+  std::uint64_t log_bytes() const;
   Status insert(const IndexBatch& batch);
   Status remove(const IndexBatch& batch);
 };
+
+std::uint64_t DiskIndex::Impl::log_bytes() const {
+  struct stat info {};
+  const bool there = ::stat((path + "-wal").c_str(), &info) == 0;
+  return there ? static_cast<std::uint64_t>(info.st_size) : 0;
+}
 
 DiskIndex::DiskIndex(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DiskIndex::~DiskIndex() = default;
@@ -186,6 +199,7 @@ Result<std::unique_ptr<DiskIndex>> DiskIndex::open(const std::string& path) {
   }
   ::close(fd);
   auto impl = std::make_unique<Impl>();
+  impl->path = path;
   sqlite3* raw = nullptr;
   const int code =
       sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -321,6 +335,8 @@ Status DiskIndex::commit(const IndexBatch& batch) {
   if (status) status = execute(db, "COMMIT");
   // SQLite may have rolled back by itself: a second time is an error that says nothing.
   if (!status) sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
+  // One that cannot be made now is made after the next transaction.
+  if (status && impl_->log_bytes() > kMostLogBytes) (void)checkpoint();
   return status;
 }
 

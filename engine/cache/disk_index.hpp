@@ -41,6 +41,7 @@ class DiskIndex {
   /// Adds every row that fits to `map` (empty before) and returns the largest id of any row. Rows
   /// that do not fit are deleted and counted.
   Result<DiskId> load(DiskMap& map, std::uint64_t* rows_refused);
+  /// Checkpoints when the log has grown beyond 256 KiB: it never exceeds that and one batch.
   Status commit(const IndexBatch& batch);
   /// Brings the log into the file and empties it: nothing deleted is left in either.
   Status checkpoint();

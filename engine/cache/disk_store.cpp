@@ -43,9 +43,11 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-DiskStore::Impl::Impl(DiskOptions options, std::unique_ptr<DiskDirectory> directory)
+DiskStore::Impl::Impl(DiskOptions options, std::shared_ptr<const DiskRoot> root,
+                      std::unique_ptr<DiskDirectory> directory)
     : options_(std::move(options)),
       fingerprint_(options_.fingerprint.hash()),
+      root_(std::move(root)),
       directory_(std::move(directory)) {}
 
 std::int64_t DiskStore::Impl::now() const {
@@ -119,6 +121,7 @@ Status DiskStore::Impl::commit(IndexBatch batch) {
   if (index_ == nullptr) return Error{ErrorCode::unavailable, "there is no index", {}};
   Status done = index_->commit(batch);
   if (done) touched_.clear();
+  measure_index();
   return done;
 }
 
@@ -189,10 +192,15 @@ void DiskStore::Impl::expire() {
   const auto before = map_.states().size();
   forget_where([&](const DiskStateInfo& s) { return s.last_use_ms < oldest; });
   now_.expired += before - map_.states().size();
+  expire_others();
 }
 
 void DiskStore::Impl::flush() {
   if (Status done = commit({}); !done) turn_off(done.error());
+  measure_index();
+}
+
+void DiskStore::Impl::measure_index() {
   now_.index_bytes = 0;
   for (const std::string& name : index_file_names(kIndexName)) {
     struct stat info {};
@@ -239,9 +247,13 @@ void DiskStore::Impl::forecast(const DiskForecast& forecast) {
 }
 
 Result<std::unique_ptr<DiskStore>> DiskStore::open(DiskOptions options) {
-  auto directory = DiskDirectory::open(options.dir, true);
+  auto opened = DiskRoot::open(options.dir, true);
+  if (!opened) return opened.error();
+  const std::shared_ptr<const DiskRoot> root = opened.take();
+  auto directory =
+      DiskDirectory::open(*root, disk_store_name(options.fingerprint, options.layout), true);
   if (!directory) return directory.error();
-  auto impl = std::make_unique<Impl>(std::move(options), directory.take());
+  auto impl = std::make_unique<Impl>(std::move(options), root, directory.take());
   if (Status loaded = impl->load(); !loaded) return loaded.error();
   impl->publish();
   return std::unique_ptr<DiskStore>(new DiskStore(std::move(impl)));

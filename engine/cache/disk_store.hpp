@@ -35,9 +35,13 @@ struct DiskItem {
   double rate = 0;          // as last predicted
 };
 
+/// Of max_bytes for the index and its log while these need no more.
+inline constexpr std::uint64_t kDiskIndexReserve = 1 << 20U;
+
 struct DiskOptions {
   std::string dir;
-  /// Of states, segments and blobs; the index comes on top (some 5 bytes a token).
+  /// Of all files under `dir`, those of other fingerprints included: these go first, and the least
+  /// recently used of them. kDiskIndexReserve is kept for the index.
   std::uint64_t max_bytes = 0;
   std::chrono::milliseconds max_age{0};  // since the last use; 0: no limit
   Fingerprint fingerprint;
@@ -98,7 +102,8 @@ struct DiskEntry {
 
 struct DiskStat {
   std::uint64_t bytes = 0, max_bytes = 0;  // bytes: of the files, but for the index
-  std::uint64_t index_bytes = 0;           // as of open or the last flush
+  std::uint64_t index_bytes = 0;           // with its log
+  std::uint64_t other_bytes = 0;           // of stores of other fingerprints
   std::uint64_t states = 0, segments = 0, blocks = 0;
   std::uint64_t states_by_kind[kStateKinds] = {};
   std::uint64_t puts = 0, reads = 0, written_bytes = 0, read_bytes = 0;
@@ -122,8 +127,9 @@ double disk_write_seconds(const DiskStat& stat, std::uint64_t bytes);
 /// deleted with all that need it.
 class DiskStore {
  public:
-  /// Takes the directory for this process. Files of another fingerprint are deleted, and the log
-  /// says what differs. A damaged index costs its content. Errors as DiskDirectory::open.
+  /// Takes the directory for this process. A fingerprint that is new to it starts empty beside the
+  /// others, and the log says what differs. A damaged index costs its content. Errors as
+  /// DiskRoot::open.
   static Result<std::unique_ptr<DiskStore>> open(DiskOptions options);
   ~DiskStore();
   DiskStore(const DiskStore&) = delete;
@@ -151,9 +157,9 @@ class DiskStore {
 
   void forget(DiskId id);
   void forget_scope(std::string_view scope);
-  /// Deletes what was not used for max_age.
+  /// Deletes what was not used for max_age (under other fingerprints at most an hour later).
   void expire();
-  /// Removes everything, the index included.
+  /// Removes everything, the indexes and other fingerprints' files included.
   Status purge();
   /// Writes down when states were last used.
   void flush();
@@ -174,14 +180,19 @@ class DiskStore {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What lies in a directory that no process uses: for `cairn cache stat`. Deletes nothing.
+/// The name of the sub-directory that holds the files of these.
+std::string disk_store_name(const Fingerprint& fingerprint, const model::MemoryLayout& layout);
+
+/// One store of a directory that no process uses: for `cairn cache stat`. Deletes nothing.
 struct DiskScan {
-  std::string fingerprint;  // text form; "" when the directory was never used
+  std::string fingerprint;  // text form; "" when it was never used
+  std::string problem;      // why nothing is known but the bytes; "" where all is
   std::uint64_t bytes = 0, index_bytes = 0;
   std::uint64_t states = 0, segments = 0, tokens = 0;
   std::int64_t oldest_use_ms = 0, newest_use_ms = 0;  // Unix time; 0 without states
 };
-Result<DiskScan> scan_directory(const std::string& dir);
+/// One per fingerprint.
+Result<std::vector<DiskScan>> scan_directory(const std::string& dir);
 
 /// Takes the directory and removes every file of the cache. Returns their bytes.
 Result<std::uint64_t> purge_directory(const std::string& dir);

@@ -32,15 +32,28 @@ inline constexpr std::size_t kMaxTouched = 256;  // states, before they are writ
 /// A tail's tokens in its state's record: -1 past the end.
 DiskTokens disk_tail_tokens(const DiskStateInfo& state);
 
+/// What is stored under "fingerprint" in the index of a store.
+inline constexpr const char* kFingerprintKey = "fingerprint";
+std::string disk_store_text(const Fingerprint& fingerprint, const model::MemoryLayout& layout);
+
 double seconds_since(std::chrono::steady_clock::time_point begin);
 
 class DiskStore::Impl {
  public:
-  Impl(DiskOptions options, std::unique_ptr<DiskDirectory> directory);
+  /// `directory` lies below `root`.
+  Impl(DiskOptions options, std::shared_ptr<const DiskRoot> root,
+       std::unique_ptr<DiskDirectory> directory);
 
   // disk_store_open.cpp
   Status load();
   Status purge();
+
+  // disk_store_others.cpp
+  /// A store of another fingerprint, with the sizes that it names itself, to be made smaller; null:
+  /// nothing could be made of it, and it is deleted.
+  static std::unique_ptr<Impl> open_other(const DiskOptions& options,
+                                          std::shared_ptr<const DiskRoot> root,
+                                          const std::string& name);
 
   // disk_store_write.cpp
   Result<DiskPut> put(const DiskState& in);
@@ -73,13 +86,28 @@ class DiskStore::Impl {
   Status check_fingerprint();
   void delete_all(const std::string& why);
   Result<std::vector<DirectoryFile>> delete_files();
+  Status load_index();
   Status sweep();
   void sweep_segment(const DirectoryFile& file);
   void sweep_state(const DirectoryFile& file);
   void sweep_blob(const DirectoryFile& file);
 
+  // disk_store_others.cpp
+  std::string own_name() const { return disk_store_name(options_.fingerprint, options_.layout); }
+  void find_others();
+  void tell_of_others() const;
+  /// Makes other stores smaller by `need` bytes or more where they have them, the store that was
+  /// used last last, in each the states that were used least recently first.
+  void shrink_others(std::uint64_t need);
+  void expire_others();
+  void purge_others();
+  /// Of states in the order of their last use. Returns whether any state is left.
+  bool free_oldest(std::uint64_t need);
+
   // disk_store_write.cpp
-  Status make_room(std::uint64_t bytes, const DiskStateInfo* incoming,
+  std::uint64_t missing_bytes(std::uint64_t bytes, std::uint64_t tokens) const;
+  /// For files of so many bytes, with so many tokens that are new to the index.
+  Status make_room(std::uint64_t bytes, std::uint64_t tokens, const DiskStateInfo* incoming,
                    const DiskStateInfo* incoming_above);
   DiskTerms terms() const;
   std::uint64_t bytes_of(const DiskMap::Gain& gain) const;
@@ -112,9 +140,11 @@ class DiskStore::Impl {
   Error turn_off(const Error& why);
   void wrote();
   Status commit(IndexBatch batch);
+  void measure_index();
 
   DiskOptions options_;
   FingerprintHash fingerprint_;
+  std::shared_ptr<const DiskRoot> root_;
   std::unique_ptr<DiskDirectory> directory_;
   std::unique_ptr<DiskIndex> index_;  // null when it could not be opened again after a purge
   DiskMap map_;                       // changed under the mutex, so that its owner may read without
@@ -125,6 +155,14 @@ class DiskStore::Impl {
   std::uint64_t requests_ = 0;          // told of, over all runs of which a rate is left
   CostModel prefill_{.a = 0};           // seconds, as last told; a = 0: not known
   std::int64_t off_until_ms_ = 0;
+  bool foreign_ = false;  // written under another fingerprint: its blobs are not looked into
+  struct Other {
+    std::string name, fingerprint;
+    std::int64_t last_use_ms = 0;  // 0: without a state, or not to be read
+    std::uint64_t bytes = 0;       // index and all
+  };
+  std::vector<Other> others_;  // ascending last use
+  std::int64_t others_expired_ms_ = 0;
 
   DiskStat now_;  // the owner's thread's
   mutable std::mutex mutex_;

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a store: whose files these are, what the index says, and what a crash left behind.
 #include <algorithm>
+#include <cstdio>
 
 #include "base/log.hpp"
 #include "engine/cache/disk_store_impl.hpp"
 
 namespace cairn::engine {
-namespace {
-
-constexpr const char* kFingerprintKey = "fingerprint";
 
 // The sizes follow from the parts; they are named so that a difference can be told.
-std::string text_of(const DiskOptions& options) {
-  return options.fingerprint.text() + "state_bytes=" + std::to_string(options.layout.state_bytes) +
-         "\nkv_block_bytes=" + std::to_string(options.layout.kv_block_bytes) + "\n";
+std::string disk_store_text(const Fingerprint& fingerprint, const model::MemoryLayout& layout) {
+  return fingerprint.text() + "state_bytes=" + std::to_string(layout.state_bytes) +
+         "\nkv_block_bytes=" + std::to_string(layout.kv_block_bytes) + "\n";
 }
 
-}  // namespace
+std::string disk_store_name(const Fingerprint& fingerprint, const model::MemoryLayout& layout) {
+  char name[17];
+  std::snprintf(name, sizeof name, "%016llx",
+                static_cast<unsigned long long>(hash_bytes(disk_store_text(fingerprint, layout))));
+  return name;
+}
 
 Status DiskStore::Impl::open_index() {
   const std::string path = directory_->path() + "/" + kIndexName;
@@ -58,7 +61,7 @@ void DiskStore::Impl::delete_all(const std::string& why) {
 }
 
 Status DiskStore::Impl::check_fingerprint() {
-  const std::string here = text_of(options_);
+  const std::string here = disk_store_text(options_.fingerprint, options_.layout);
   Result<std::string> stored = index_->meta(kFingerprintKey);
   if (!stored) return stored.error();
   if (*stored == here) return ok_status();
@@ -69,43 +72,52 @@ Status DiskStore::Impl::check_fingerprint() {
     now_.swept = swept;
     if (Status opened = open_index(); !opened) return opened;
   }
+  tell_of_others();
   return index_->set_meta(kFingerprintKey, here);
 }
 
-Status DiskStore::Impl::load() {
-  if (Status opened = open_index(); !opened) return opened;
-  if (Status same = check_fingerprint(); !same) return same;
+Status DiskStore::Impl::load_index() {
   std::uint64_t rows_refused = 0;
   Result<DiskId> last = index_->load(map_, &rows_refused);
-  if (!last) {
-    if (last.error().code != ErrorCode::bad_request) return last.error();
-    delete_all("its index is damaged (" + last.error().message + ")");
+  if (!last) return last.error();
+  next_id_ = *last + 1;
+  for (const auto& [id, s] : map_.states()) {
+    ++kind_count(s.kind);
+    requests_ = std::max(requests_, s.rated_at);
+  }
+  now_.refused_corrupt += rows_refused;
+  return ok_status();
+}
+
+Status DiskStore::Impl::load() {
+  find_others();
+  if (Status opened = open_index(); !opened) return opened;
+  if (Status same = check_fingerprint(); !same) return same;
+  if (Status loaded = load_index(); !loaded) {
+    if (loaded.error().code != ErrorCode::bad_request) return loaded;
+    delete_all("its index is damaged (" + loaded.error().message + ")");
     Status opened = open_index();
     if (opened) opened = check_fingerprint();
     if (!opened) return opened;
-  } else {
-    next_id_ = *last + 1;
-    for (const auto& [id, s] : map_.states()) {
-      ++kind_count(s.kind);
-      requests_ = std::max(requests_, s.rated_at);
-    }
   }
-  now_.refused_corrupt += rows_refused;
   if (Status swept = sweep(); !swept) return swept;
   IndexBatch unused;
   unused.freed = map_.remove_unused();
   if (!unused.empty()) remove({}, std::move(unused));
   expire();
-  (void)make_room(0, nullptr, nullptr);  // the budget may be smaller now
   flush();
+  (void)make_room(0, 0, nullptr, nullptr);  // the budget may be smaller now
   return ok_status();
 }
 
 Status DiskStore::Impl::purge() {
+  purge_others();
   // The directory is in nobody's way: an empty store under the same options.
   if (const auto files = delete_files(); !files) return turn_off(files.error());
   Status opened = open_index();
-  if (opened) opened = index_->set_meta(kFingerprintKey, text_of(options_));
+  if (opened)
+    opened =
+        index_->set_meta(kFingerprintKey, disk_store_text(options_.fingerprint, options_.layout));
   if (!opened) return turn_off(opened.error());
   flush();
   return ok_status();
@@ -181,52 +193,9 @@ void DiskStore::Impl::sweep_state(const DirectoryFile& file) {
 }
 
 void DiskStore::Impl::sweep_blob(const DirectoryFile& file) {
+  if (foreign_) return;
   const auto opened = DiskReader::open(directory_->fd(), file.name, fingerprint_);
   if (!opened && count_refusal(opened.error())) remove_file(file.name);
-}
-
-Result<DiskScan> scan_directory(const std::string& dir) {
-  auto directory = DiskDirectory::open(dir, false);
-  if (!directory) return directory.error();
-  Result<std::vector<DirectoryFile>> files = (*directory)->list();
-  if (!files) return files.error();
-  DiskScan scan;
-  for (const DirectoryFile& f : *files) {
-    (f.kind == DiskEntryKind::index ? scan.index_bytes : scan.bytes) += f.bytes;
-  }
-  if (scan.index_bytes == 0) return scan;
-  auto index = DiskIndex::open((*directory)->path() + "/" + kIndexName);
-  if (!index) return index.error();
-  Result<std::string> fingerprint = (*index)->meta(kFingerprintKey);
-  if (!fingerprint) return fingerprint.error();
-  scan.fingerprint = fingerprint.take();
-  DiskMap map;
-  std::uint64_t rows_refused = 0;
-  if (Result<DiskId> last = (*index)->load(map, &rows_refused); !last) return last.error();
-  scan.states = map.states().size();
-  scan.segments = map.segments();
-  scan.tokens = map.blocks() * model::kBlockTokens;
-  for (const auto& [id, s] : map.states()) {
-    const bool first = scan.newest_use_ms == 0;
-    scan.oldest_use_ms = first ? s.last_use_ms : std::min(scan.oldest_use_ms, s.last_use_ms);
-    scan.newest_use_ms = std::max(scan.newest_use_ms, s.last_use_ms);
-    scan.tokens += s.tail.size();
-  }
-  return scan;
-}
-
-Result<std::uint64_t> purge_directory(const std::string& dir) {
-  auto directory = DiskDirectory::open(dir, false);
-  if (!directory) return directory.error();
-  Result<std::vector<DirectoryFile>> files = (*directory)->list();
-  if (!files) return files.error();
-  std::uint64_t bytes = 0;
-  for (const DirectoryFile& f : *files) {
-    bytes += f.bytes;
-    (*directory)->remove(f.name);
-  }
-  (*directory)->sync();
-  return bytes;
 }
 
 }  // namespace cairn::engine

@@ -38,11 +38,29 @@ DiskTerms DiskStore::Impl::terms() const {
   return t;
 }
 
-Status DiskStore::Impl::make_room(std::uint64_t bytes, const DiskStateInfo* incoming,
+// How far all files would be beyond the budget. A token that is new to the index takes 4 bytes in
+// it and 4 in its log.
+std::uint64_t DiskStore::Impl::missing_bytes(std::uint64_t bytes, std::uint64_t tokens) const {
+  constexpr std::uint64_t kIndexMargin = 128 << 10U;  // for what a transaction touches beside it
+  const std::uint64_t index = now_.index_bytes + 8 * tokens + kIndexMargin;
+  const std::uint64_t all =
+      now_.bytes + now_.other_bytes + bytes + std::max(kDiskIndexReserve, index);
+  return all - std::min(all, options_.max_bytes);
+}
+
+Status DiskStore::Impl::make_room(std::uint64_t bytes, std::uint64_t tokens,
+                                  const DiskStateInfo* incoming,
                                   const DiskStateInfo* incoming_above) {
-  if (now_.bytes + bytes <= options_.max_bytes) return ok_status();
+  if (missing_bytes(bytes, tokens) == 0) return ok_status();
   const Error none{ErrorCode::no_memory, "the disk cache has no room for it", {}};
-  if (bytes > options_.max_bytes) return none;
+  if (bytes + kDiskIndexReserve > options_.max_bytes) return none;
+  // Their indexes do not shrink by what was foreseen.
+  for (std::uint64_t before = 0; now_.other_bytes != before && missing_bytes(bytes, tokens) > 0;) {
+    before = now_.other_bytes;
+    shrink_others(missing_bytes(bytes, tokens));
+  }
+  const std::uint64_t need = missing_bytes(bytes, tokens);
+  if (need == 0) return ok_status();
   DiskTerms terms = this->terms();
   if (incoming != nullptr) {
     terms.bytes = [all = terms.bytes, incoming, bytes](const DiskStateInfo& s) {
@@ -55,7 +73,6 @@ Status DiskStore::Impl::make_room(std::uint64_t bytes, const DiskStateInfo* inco
   for (const auto& [id, s] : map_.states()) listed.emplace_back(worth.of(id), s.last_use_ms, id);
   std::priority_queue least(std::greater<Entry>{}, std::move(listed));
 
-  const std::uint64_t need = now_.bytes + bytes - options_.max_bytes;
   std::uint64_t got = 0;
   std::vector<DiskId> victims;
   DiskMap::Preview preview(map_);
@@ -162,7 +179,7 @@ Result<DiskPut> DiskStore::Impl::put(const DiskState& in) {
     const std::unique_lock lock(map_mutex_);
     map_.pin(shared);
   }
-  Status done = make_room(bytes, &state, above);
+  Status done = make_room(bytes, segment.tokens.size(), &state, above);
   if (done) done = write_objects(in, segment, state);
   const DiskId id = state.id;
   if (done) {
@@ -197,7 +214,7 @@ Status DiskStore::Impl::save_blob(const std::string& name, std::span<const std::
   header.name = name;
   const std::uint64_t size = disk_file_bytes(header, 1);
   const DiskRename names{temporary_name(blob_file_name(name)), blob_file_name(name)};
-  if (Status room = make_room(size, nullptr, nullptr); !room) return room;
+  if (Status room = make_room(size, 0, nullptr, nullptr); !room) return room;
   const DiskRecord record{bytes, {}, {}};
   Status done = write_disk_file(directory_->fd(), names.from, header, {&record, 1});
   if (done) done = rename_disk_files(directory_->fd(), {&names, 1});

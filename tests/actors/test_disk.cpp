@@ -4,6 +4,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "base/check.hpp"
@@ -137,7 +138,7 @@ TEST_CASE("flipped files are counted and deleted, and the request computes") {
   const auto request = endless(ids(400, 5), 6);
   const Answer cold = cold_answer(request);
   leave_on_disk(disk, request);
-  for (const auto& entry : std::filesystem::directory_iterator(disk.options.disk_dir)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(disk.options.disk_dir)) {
     if (entry.path().extension() != ".kv") continue;
     std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(300);
@@ -153,11 +154,38 @@ TEST_CASE("flipped files are counted and deleted, and the request computes") {
   CHECK(disk.metrics->disk_refused_files_total(RefusedFile::corrupt).value() >= 1);
 }
 
+TEST_CASE("one flipped state costs itself: the request resumes from the next shallower one") {
+  Disk disk;
+  const auto request = endless(ids(400, 25), 6);
+  const auto shorter = endless(ids(200, 25), 1);
+  const Answer cold = cold_answer(request);
+  leave_on_disk(disk, shorter);
+  std::set<std::filesystem::path> before;
+  for (const auto& e : std::filesystem::recursive_directory_iterator(disk.options.disk_dir)) {
+    before.insert(e.path());
+  }
+  leave_on_disk(disk, request);
+  int flipped = 0;
+  for (const auto& e : std::filesystem::recursive_directory_iterator(disk.options.disk_dir)) {
+    if (e.path().extension() != ".state" || before.count(e.path()) != 0) continue;
+    std::fstream file(e.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(300);
+    file.write("flip", 4);
+    ++flipped;
+  }
+  REQUIRE(flipped > 0);
+  const auto engine = disk.start();
+  const Answer answer = ask(*engine, request);
+  CHECK(answer.cached() >= 199);
+  CHECK(answer.tokens == cold.tokens);
+  CHECK(disk.metrics->disk_refused_files_total(RefusedFile::corrupt).value() >= 1);
+}
+
 TEST_CASE("files that are found cut at start are counted before anybody asks for them") {
   Disk disk;
   leave_on_disk(disk, endless(ids(400, 15), 2));
   int cut = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(disk.options.disk_dir)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(disk.options.disk_dir)) {
     if (entry.path().extension() != ".state") continue;
     std::filesystem::resize_file(entry.path(), 500);
     ++cut;
@@ -250,31 +278,55 @@ TEST_CASE("one directory serves one engine at a time") {
   CHECK_THROWS_WITH(make_engine(disk.options), Catch::Contains("is in use by process"));
 }
 
-TEST_CASE("a directory that the system does not give is told, and served without") {
+TEST_CASE("a directory that cannot be written now is told, counted, and served without") {
   Disk disk;
-  disk.temp.write("file", "x");
-  disk.options.disk_dir = disk.temp.file("file") + "/cache";
+  disk.start();
   std::atomic<bool> told{false};
   set_log_sink([&](LogLevel, std::string_view line) {
     if (line.find("serving without a disk cache") != std::string_view::npos) told = true;
   });
-  const auto engine = disk.start();
+  std::unique_ptr<Engine> engine;
+  {
+    const Failpoints read_only("disk.lock=fail");
+    engine = disk.start();
+  }
   set_log_sink({});
   CHECK(told);
   CHECK_FALSE(ask(*engine, endless(ids(100, 12), 4)).error);
   CHECK(engine->stats().disk_bytes == 0);
+  CHECK(wait_for([&] { return disk.metrics->disk_write_failures_total().value() == 1; }));
 }
 
-TEST_CASE("another KV type finds an empty disk; another thread count the same files") {
+TEST_CASE("a directory that can never be used, or could hold no state, ends the start") {
+  Disk disk;
+  disk.temp.write("file", "x");
+  for (const std::string& useless : {disk.temp.file("file"), disk.temp.file("file") + "/cache",
+                                     std::string("/proc"), std::string("/proc/cache")}) {
+    disk.options.disk_dir = useless;
+    CHECK_THROWS_WITH(make_engine(disk.options), Catch::Contains("the cache directory " + useless));
+  }
+  disk.options.disk_dir = disk.temp.file("cache");
+  disk.options.disk_bytes = 1 << 20U;
+  CHECK_THROWS_WITH(make_engine(disk.options), Catch::Contains("holds no state below"));
+}
+
+TEST_CASE("another KV type has a store of its own beside; another thread count the same files") {
   Disk disk;
   const auto request = endless(ids(400, 9), 4);
   leave_on_disk(disk, request);
   disk.options.threads = 2;
   CHECK(ask(*disk.start(), request).cached() == 399);
   disk.options.kv = "f32";
-  const auto engine = disk.start();
-  CHECK(engine->stats().disk_states == 0);
-  CHECK(ask(*engine, request).cached() == 0);
+  {
+    const auto engine = disk.start();
+    CHECK(engine->stats().disk_states == 0);
+    CHECK(ask(*engine, request).cached() == 0);
+    REQUIRE(wait_for([&] { return engine->stats().disk_states > 0; }));
+    engine->close(5s);
+  }
+  CHECK(ask(*disk.start(), request).cached() == 399);
+  disk.options.kv = tiny().kv;
+  CHECK(ask(*disk.start(), request).cached() == 399);
 }
 
 TEST_CASE("dropping the cache drops what is on disk") {

@@ -64,7 +64,8 @@ struct SlowDisk {
   }
   ~SlowDisk() { actors::wrap_backends(nullptr); }
   bool holds(const std::string& text) const {
-    for (const auto& entry : std::filesystem::directory_iterator(options.disk_dir)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(options.disk_dir)) {
+      if (!entry.is_regular_file()) continue;
       std::ifstream file(entry.path(), std::ios::binary);
       const std::string all(std::istreambuf_iterator<char>(file), {});
       if (all.find(text) != std::string::npos) return true;

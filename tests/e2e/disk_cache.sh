@@ -56,6 +56,18 @@ grep -q "kv was bf16, is f32 here" "$work/other.err" || fail "another KV type is
 [ "$(ask | cached_of)" = 0 ] || fail "a state of another KV type was used"
 kill -TERM $server
 wait $server || true
+"$cairn" cache stat "$dir" >"$work/stat"
+[ "$(grep -c '^written by' "$work/stat")" = 2 ] || fail "cache stat shows: $(cat "$work/stat")"
+start again
+[ "$(ask | cached_of)" -gt 500 ] || fail "another KV type has cost the first one's states"
+kill -TERM $server
+wait $server || true
+touch "$work/file"
+for flags in "--disk-dir $work/file" "--disk-dir /proc/cache" "--disk-dir $dir --disk-bytes 0" "--cache-bytes 0"; do
+  # shellcheck disable=SC2086
+  "$cairn" serve --model demo --port 0 $flags >"$work/out" 2>"$work/err" && fail "serve $flags started"
+  [ "$(wc -l <"$work/err")" -le 2 ] || fail "serve $flags said: $(cat "$work/err")"
+done
 "$cairn" cache purge "$dir" | grep -q '^removed' || fail "cache purge"
 [ "$(find "$dir" -type f ! -name lock | wc -l)" = 0 ] || fail "purge left $(ls "$dir")"
 trap - EXIT

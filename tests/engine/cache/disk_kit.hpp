@@ -146,20 +146,33 @@ struct DiskBench {
     return store.take();
   }
 
-  std::string path(const std::string& name) const { return options.dir + "/" + name; }
+  /// Of the store of these options.
+  std::string store_dir() const {
+    return options.dir + "/" + disk_store_name(options.fingerprint, options.layout);
+  }
+  std::string path(const std::string& name) const { return store_dir() + "/" + name; }
 
-  /// Files that count (neither lock nor index), by name.
+  /// Files of the store that count (not the index), by name.
   std::map<std::string, std::uint64_t> files() const {
     std::map<std::string, std::uint64_t> out;
-    for (const auto& entry : std::filesystem::directory_iterator(options.dir)) {
+    if (!std::filesystem::exists(store_dir())) return out;
+    for (const auto& entry : std::filesystem::directory_iterator(store_dir())) {
       const std::string name = entry.path().filename();
-      if (name != "lock" && name.rfind(kIndexPrefix, 0) != 0) out[name] = entry.file_size();
+      if (name.rfind(kIndexPrefix, 0) != 0) out[name] = entry.file_size();
     }
     return out;
   }
   std::uint64_t bytes_on_disk() const {
     std::uint64_t bytes = 0;
     for (const auto& [name, size] : files()) bytes += size;
+    return bytes;
+  }
+  /// Everything under the directory, locks, indexes and logs included.
+  std::uint64_t all_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(options.dir)) {
+      if (entry.is_regular_file()) bytes += entry.file_size();
+    }
     return bytes;
   }
   std::string only_file(const std::string& suffix) const {

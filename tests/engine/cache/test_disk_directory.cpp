@@ -41,8 +41,10 @@ TEST_CASE("directory and files are for their user alone, the index's log include
   REQUIRE(some_state().put(*store));
   REQUIRE(store->save_blob("demand", {}));
   CHECK(mode_of(bench.options.dir) == 0700);
+  CHECK(mode_of(bench.store_dir()) == 0700);
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(bench.options.dir)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(bench.options.dir)) {
+    if (entry.is_directory()) continue;
     INFO(entry.path());
     CHECK(mode_of(entry.path()) == 0600);
     ++files;
@@ -103,8 +105,25 @@ TEST_CASE("a directory that cannot be made or written is an error, not an except
   bench.options.dir = bench.temp.file("file") + "/cache";
   const auto opened = DiskStore::open(bench.options);
   REQUIRE_FALSE(opened);
-  CHECK(opened.error().code == ErrorCode::unavailable);
+  CHECK(opened.error().code == ErrorCode::bad_request);
   CHECK(scan_directory(bench.temp.file("nowhere")).error().code == ErrorCode::not_found);
+}
+
+TEST_CASE("a directory that is there but may not be written now is told apart from a useless one") {
+  DiskBench bench;
+  bench.open();
+  const FailpointScope read_only("disk.lock=fail");
+  const auto opened = DiskStore::open(bench.options);
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().code == ErrorCode::unavailable);
+  for (const char* useless : {"/proc", "/proc/cairn", "/dev/null", "/proc/self/mem/cache"}) {
+    bench.options.dir = useless;
+    const auto refused = DiskStore::open(bench.options);
+    REQUIRE_FALSE(refused);
+    INFO(refused.error().message);
+    CHECK(refused.error().code == ErrorCode::bad_request);
+    CHECK(refused.error().message.find(useless) != std::string::npos);
+  }
 }
 
 TEST_CASE("a second process is refused by one sentence with directory and holder") {
@@ -135,7 +154,7 @@ TEST_CASE("a second process is refused by one sentence with directory and holder
   CHECK(DiskStore::open(bench.options));
 }
 
-TEST_CASE("another fingerprint starts empty and says what differs") {
+TEST_CASE("another fingerprint starts empty, says what differs and leaves the first one alone") {
   DiskBench bench;
   const Sample sample = some_state();
   REQUIRE(sample.put(*bench.open()));
@@ -147,14 +166,19 @@ TEST_CASE("another fingerprint starts empty and says what differs") {
   CHECK(log.text.find("isa was avx512, is avx2 here") != std::string::npos);
   CHECK(log.text.find("weights") == std::string::npos);
   CHECK(store->stat().states == 0);
-  CHECK(store->stat().refused_foreign == 2);
   CHECK(other.files().empty());
   REQUIRE(sample.put(*store));
+  CHECK(store->stat().other_bytes > bench.bytes_on_disk());  // its index, too
   store.reset();
   CHECK(other.open()->contains("", sample.tokens));
+  store = bench.open();
+  REQUIRE(store->contains("", sample.tokens));
+  CHECK(ReadBack(*store, *store->match("", sample.tokens, 1000)).equals(sample));
+  store.reset();
 
-  other.options.layout.state_bytes += 4;
-  CHECK_FALSE(other.open()->contains("", sample.tokens));
+  DiskOptions larger = other.options;
+  larger.layout.state_bytes += 4;
+  CHECK_FALSE((*DiskStore::open(larger))->contains("", sample.tokens));
   CHECK(log.text.find("state_bytes was 3000, is 3004 here") != std::string::npos);
 }
 
@@ -209,17 +233,28 @@ TEST_CASE("a directory can be looked at and emptied while nobody runs") {
     REQUIRE(Sample("", joined(sample.tokens, {1, 2, 3})).put(*store));
   }
   const auto before = bench.files();
-  const auto scan = scan_directory(bench.options.dir);
-  REQUIRE(scan);
-  CHECK(scan->states == 2);
-  CHECK(scan->bytes == bench.bytes_on_disk());
-  CHECK(scan->index_bytes > 0);
-  CHECK(scan->newest_use_ms - scan->oldest_use_ms == 500);
-  CHECK(scan->fingerprint.find("isa=avx512") != std::string::npos);
+  DiskBench other;
+  other.options.dir = bench.options.dir;
+  other.options.fingerprint.isa = "avx2";
+  REQUIRE(sample.put(*other.open()));
+  const auto scans = scan_directory(bench.options.dir);
+  REQUIRE(scans);
+  REQUIRE(scans->size() == 2);
+  std::uint64_t all = 0;
+  for (const DiskScan& scan : *scans) {
+    all += scan.bytes + scan.index_bytes;
+    CHECK(scan.index_bytes > 0);
+    CHECK(scan.problem.empty());
+    if (scan.fingerprint.find("isa=avx512") == std::string::npos) continue;
+    CHECK(scan.states == 2);
+    CHECK(scan.bytes == bench.bytes_on_disk());
+    CHECK(scan.newest_use_ms - scan.oldest_use_ms == 500);
+  }
   CHECK(bench.files() == before);
   const auto purged = purge_directory(bench.options.dir);
   REQUIRE(purged);
-  CHECK(*purged == scan->bytes + scan->index_bytes);
+  CHECK(*purged == all);
   CHECK(bench.files().empty());
-  CHECK(scan_directory(bench.options.dir)->states == 0);
+  CHECK(other.files().empty());
+  CHECK(scan_directory(bench.options.dir)->empty());
 }

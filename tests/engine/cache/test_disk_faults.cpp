@@ -120,7 +120,7 @@ TEST_CASE("a file with right checksums over other tokens than the index's is ref
     auto store = bench.open();
     REQUIRE(pair.deep.put(*store));
     const std::string name = bench.only_file(suffix);
-    const int dir = ::open(bench.options.dir.c_str(), O_RDONLY | O_DIRECTORY);
+    const int dir = ::open(bench.store_dir().c_str(), O_RDONLY | O_DIRECTORY);
     DiskHeader header;
     {
       const auto reader = DiskReader::open(dir, name, bench.options.fingerprint.hash());

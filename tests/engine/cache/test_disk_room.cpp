@@ -16,7 +16,7 @@ TEST_CASE("the budget holds, and the least recently used goes first") {
   DiskBench bench;
   std::mt19937 random(7);
   const std::uint64_t each = segment_bytes(4, 0) + state_bytes(false, 0);
-  bench.options.max_bytes = 5 * each + 10;
+  bench.options.max_bytes = kDiskIndexReserve + 5 * each + 10;
   auto store = bench.open();
   std::vector<Sample> samples;
   for (int i = 0; i < 8; ++i) samples.emplace_back("", random_tokens(random, 64));
@@ -39,7 +39,7 @@ TEST_CASE("the budget holds, and the least recently used goes first") {
   ++bench.clock;
   ReadBack(*store, *store->match("", samples[4].tokens, kAny));
   store.reset();
-  bench.options.max_bytes = 2 * each;
+  bench.options.max_bytes = kDiskIndexReserve + 2 * each;
   store = bench.open();
   kept.clear();
   for (const Sample& s : samples) kept += store->contains("", s.tokens) ? '1' : '0';
@@ -51,13 +51,14 @@ TEST_CASE("making room never takes the blocks that the new state shares") {
   std::mt19937 random(9);
   const Tokens base = random_tokens(random, 160);
   // Room for the first state, or for its blocks with two more and the second state.
-  bench.options.max_bytes = segment_bytes(10, 0) + segment_bytes(2, 0) + state_bytes(false, 0);
+  const std::uint64_t room = segment_bytes(10, 0) + segment_bytes(2, 0) + state_bytes(false, 0);
+  bench.options.max_bytes = kDiskIndexReserve + room;
   auto store = bench.open();
   REQUIRE(Sample("", base).put(*store));
   const Sample longer("", joined(base, random_tokens(random, 32)));
   REQUIRE(longer.put(*store));
   CHECK(store->stat().states == 1);
-  CHECK(store->stat().bytes == bench.options.max_bytes);
+  CHECK(store->stat().bytes == room);
   CHECK(ReadBack(*store, *store->match("", longer.tokens, kAny)).equals(longer));
   // What cannot fit at all changes nothing.
   REQUIRE_FALSE(Sample("", joined(base, random_tokens(random, 64))).put(*store));
@@ -91,7 +92,7 @@ TEST_CASE("what was not used for the maximum age is gone, also when nobody was t
 TEST_CASE("a full disk keeps what is predicted to be hit over what is newer") {
   DiskBench bench;
   std::mt19937 random(8);
-  bench.options.max_bytes = 3 * (segment_bytes(2, 0) + state_bytes(false, 0));
+  bench.options.max_bytes = kDiskIndexReserve + 3 * (segment_bytes(2, 0) + state_bytes(false, 0));
   auto store = bench.open();
   std::vector<Sample> samples;
   for (int i = 0; i < 5; ++i) samples.emplace_back("", random_tokens(random, 32));
@@ -125,7 +126,7 @@ TEST_CASE("a full disk keeps what is predicted to be hit over what is newer") {
 TEST_CASE("a prediction loses weight with the requests that it did not foresee") {
   DiskBench bench;
   std::mt19937 random(9);
-  bench.options.max_bytes = 2 * (segment_bytes(2, 0) + state_bytes(false, 0));
+  bench.options.max_bytes = kDiskIndexReserve + 2 * (segment_bytes(2, 0) + state_bytes(false, 0));
   auto store = bench.open();
   const Sample old("", random_tokens(random, 32));
   const Sample other("", random_tokens(random, 32));
@@ -145,7 +146,7 @@ TEST_CASE("of one path's states the one whose requests another serves nearly as 
   const Tokens base = random_tokens(random, 480);
   const auto at = [&](std::ptrdiff_t n) { return Sample("", prefix(base, n)); };
   // Four states and the blocks of the deepest; a fifth does not fit.
-  bench.options.max_bytes = segment_bytes(30, 0) + 4 * state_bytes(false, 0);
+  bench.options.max_bytes = kDiskIndexReserve + segment_bytes(30, 0) + 4 * state_bytes(false, 0);
   auto store = bench.open();
   // As many requests end at each of them: 480 serves 1, 464 serves 1, 240 serves 1.
   REQUIRE(at(480).put(*store, StateKind::branch, 0.1));
@@ -160,4 +161,108 @@ TEST_CASE("of one path's states the one whose requests another serves nearly as 
   REQUIRE(at(32).put(*store, StateKind::branch, 9.0));
   CHECK_FALSE(store->contains("", at(80).tokens));
   CHECK(store->stat().states == 4);
+}
+
+TEST_CASE("the budget holds for everything under the directory, index and log included") {
+  DiskBench bench;
+  bench.options.layout.state_bytes = 20'000;
+  bench.options.max_bytes = 3 << 20U;
+  std::mt19937 random(14);
+  auto store = bench.open();
+  std::uint64_t most = 0, most_log = 0;
+  for (int i = 0; i < 400; ++i) {
+    const Sample sample("", random_tokens(random, 16 + random() % 3000), bench.options.layout);
+    (void)sample.put(*store, StateKind::branch, 0.1 + 1e-3 * i);
+    if (i % 3 == 0) store->forecast({1, {.a = 0}, {{random() % 100, 0.2}}});
+    if (i % 50 == 0) store->flush();
+    most = std::max(most, bench.all_bytes());
+    most_log = std::max(most_log, std::filesystem::file_size(bench.path("index.sqlite-wal")));
+    const DiskStat stat = store->stat();
+    REQUIRE(most <= bench.options.max_bytes);
+    // All but the lock is accounted.
+    REQUIRE(stat.bytes + stat.index_bytes + 32 > bench.all_bytes());
+  }
+  CHECK(store->stat().evicted > 50);
+  CHECK(most > bench.options.max_bytes / 2);
+  CHECK(most_log < (256U << 10U) + (64U << 10U));
+}
+
+TEST_CASE("two fingerprints share one budget, and the other's oldest states go first") {
+  DiskBench bench;
+  std::mt19937 random(15);
+  bench.options.layout.state_bytes = 100'000;
+  bench.options.max_bytes = kDiskIndexReserve + 2'000'000;
+  DiskBench other;
+  other.options = bench.options;
+  other.options.fingerprint.isa = "avx2";
+  const auto sample = [&] { return Sample("", random_tokens(random, 64), bench.options.layout); };
+  std::vector<Sample> old;
+  {
+    auto store = bench.open();
+    for (int i = 0; i < 12; ++i) {
+      ++bench.clock;
+      old.push_back(sample());
+      REQUIRE(old.back().put(*store));
+    }
+  }
+  auto store = other.open();
+  std::vector<Sample> fresh;
+  for (int i = 0; i < 12; ++i) {
+    fresh.push_back(sample());
+    REQUIRE(fresh.back().put(*store));
+    REQUIRE(bench.all_bytes() <= bench.options.max_bytes);
+  }
+  for (const Sample& s : fresh) CHECK(store->contains("", s.tokens));
+  store.reset();
+  store = bench.open();
+  std::string kept;
+  for (const Sample& s : old) kept += store->contains("", s.tokens) ? '1' : '0';
+  CHECK(kept.find('1') != std::string::npos);
+  CHECK(kept.find("10") == std::string::npos);  // the oldest are those that went
+  CHECK(kept.front() == '0');
+  CHECK(ReadBack(*store, *store->match("", old.back().tokens, kAny), 0, bench.options.layout)
+            .equals(old.back()));
+  // One that needs it all takes it all, directory and index included.
+  store.reset();
+  store = other.open();
+  for (int i = 0; i < 30; ++i) REQUIRE(sample().put(*store));
+  CHECK_FALSE(std::filesystem::exists(bench.store_dir()));
+  CHECK(store->stat().other_bytes == 0);
+}
+
+TEST_CASE("age and purge reach the files of other fingerprints, too") {
+  std::mt19937 random(16);
+  for (const bool purge : {false, true}) {
+    DiskBench bench;
+    REQUIRE(Sample("", random_tokens(random, 40)).put(*bench.open()));
+    DiskBench other;
+    other.options = bench.options;
+    other.options.fingerprint.isa = "avx2";
+    other.options.max_age = std::chrono::hours(10);
+    auto store = other.open();
+    CHECK(store->stat().other_bytes > 0);
+    if (purge) {
+      REQUIRE(store->purge());
+    } else {
+      bench.clock += 11 * 3'600'000;
+      store->expire();
+    }
+    CHECK(store->stat().other_bytes == 0);
+    CHECK_FALSE(std::filesystem::exists(bench.store_dir()));
+  }
+}
+
+TEST_CASE("a store that nobody can read counts, and goes when its room is needed") {
+  DiskBench bench;
+  std::mt19937 random(17);
+  REQUIRE(Sample("", random_tokens(random, 40)).put(*bench.open()));
+  std::ofstream(bench.path("index.sqlite"), std::ios::trunc) << std::string(50'000, 'x');
+  DiskBench other;
+  other.options = bench.options;
+  other.options.fingerprint.isa = "avx2";
+  other.options.max_bytes = kDiskIndexReserve + 60'000;
+  auto store = other.open();
+  CHECK(store->stat().other_bytes > 50'000);
+  for (int i = 0; i < 5; ++i) REQUIRE(Sample("", random_tokens(random, 40)).put(*store));
+  CHECK_FALSE(std::filesystem::exists(bench.store_dir()));
 }

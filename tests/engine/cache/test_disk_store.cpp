@@ -179,7 +179,7 @@ TEST_CASE("purge leaves no file and no token in the directory, and the store goe
   REQUIRE(store->purge());
   CHECK(bench.files().empty());
   const std::string needle("\xE7\xC2\x5E\x00\xE7\xC2\x5E\x00", 8);
-  for (const auto& entry : std::filesystem::directory_iterator(bench.options.dir)) {
+  for (const auto& entry : std::filesystem::directory_iterator(bench.store_dir())) {
     CHECK(read_file(entry.path()).find(needle) == std::string::npos);
   }
   CHECK(store->stat().states == 0);
@@ -196,7 +196,7 @@ TEST_CASE("forgetting a scope leaves none of its tokens in the index either") {
   REQUIRE(Sample("b", Tokens(70, 0x11)).put(*store));
   store->forget_scope("a");
   const std::string needle("\xE7\xC2\x5E\x00\xE7\xC2\x5E\x00", 8);
-  for (const auto& entry : std::filesystem::directory_iterator(bench.options.dir)) {
+  for (const auto& entry : std::filesystem::directory_iterator(bench.store_dir())) {
     CHECK(read_file(entry.path()).find(needle) == std::string::npos);
   }
   CHECK(store->stat().states == 1);
