@@ -33,6 +33,9 @@ class LruOrder {
   /// The first that is usable; kNoPlanNode when none is.
   PlanNode least(const CachePolicy::Usable& usable) const;
 
+  /// Of a node that is entered.
+  const Entry& operator[](PlanNode node) const { return entries_[node]; }
+
   std::size_t size() const { return order_.size(); }
   auto begin() const { return order_.begin(); }
   auto end() const { return order_.end(); }

@@ -2,7 +2,9 @@
 #include "engine/placement/rules_marconi.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "engine/placement/shape_cache.hpp"
 
@@ -16,15 +18,11 @@ constexpr double kAlphas[] = {0, 0.25, 0.5, 1, 2, 4, 8};
 constexpr std::size_t kWindowFactor = 5;  // requests after the first eviction, by those before it
 constexpr std::size_t kMinWindow = 256;
 constexpr std::size_t kMaxRows = 4096;
+constexpr int kRowsPerRequest = 32;  // replayed beside each request while alpha is looked for
 
-// Smallest and largest of what was shown; 1 for all when they are one.
+// 1 for all values when there is only one.
 struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-  void show(double x) {
-    low = std::min(low, x);
-    high = std::max(high, x);
-  }
+  double low, high;
   double scaled(double x) const { return high > low ? (x - low) / (high - low) : 1; }
 };
 
@@ -51,29 +49,139 @@ double MarconiPolicy::efficiency(PlanNode node) const {
          static_cast<double>(tree().exclusive_bytes(node));
 }
 
-PlanNode MarconiPolicy::least(const Usable& usable) {
-  struct Candidate {
-    PlanNode node;
-    double last_used, efficiency;
-  };
-  std::vector<Candidate> candidates;
-  Range recency, efficiencies;
-  for (const LruOrder::Entry& e : order()) {
-    if (!usable(e.node) || is_fork(e.node)) continue;
-    candidates.push_back({e.node, static_cast<double>(e.tick), efficiency(e.node)});
-    recency.show(candidates.back().last_used);
-    efficiencies.show(candidates.back().efficiency);
-  }
-  PlanNode found = kNoPlanNode;
-  double least = std::numeric_limits<double>::infinity();
-  for (const Candidate& c : candidates) {
-    const double score = recency.scaled(c.last_used) + alpha_ * efficiencies.scaled(c.efficiency);
-    if (score < least) {
-      least = score;
-      found = c.node;
+void MarconiPolicy::mark(PlanNode node) {
+  if (known_.size() <= node) known_.resize(node + std::size_t{1});
+  if (known_[node].stale) return;
+  known_[node].stale = true;
+  stale_.push_back(node);
+}
+
+void MarconiPolicy::mark_above(PlanNode node) {
+  if (tree()[node].claim == Claim::none) node = tree().claim_above(node);
+  if (node != kPlanRoot) mark(node);
+}
+
+// The claims below, or only those next below.
+void MarconiPolicy::mark_below(PlanNode node, bool through_claims) {
+  std::vector<PlanNode> open{node};
+  while (!open.empty()) {
+    const PlanNode n = open.back();
+    open.pop_back();
+    for (PlanNode c = tree()[n].first_child; c != kNoPlanNode; c = tree()[c].next) {
+      if (tree()[c].claims == 0) continue;
+      const bool claimed = tree()[c].claim != Claim::none;
+      if (claimed) mark(c);
+      if (!claimed || through_claims) open.push_back(c);
     }
   }
-  return found != kNoPlanNode ? found : order().least(usable);
+}
+
+// Who sees it when the node's claim comes or goes: the claim above, those next below, and one
+// beside that shares an edge with this claim alone.
+void MarconiPolicy::mark_around(PlanNode node) {
+  mark_above(tree()[node].parent);
+  mark_below(node, false);
+  PlanNode shared = kPlanRoot;
+  for (PlanNode n = node; n != kPlanRoot && tree()[n].claims <= 2; n = tree()[n].parent) shared = n;
+  if (shared == kPlanRoot) return;
+  mark_above(shared);
+  mark_below(shared, true);
+}
+
+void MarconiPolicy::changed(const TreeOp& op) {
+  RulePolicy::changed(op);
+  switch (op.type) {
+    case TreeOp::Type::claim:
+      if (op.before != Claim::none) break;
+      mark(op.node);
+      mark_around(op.node);
+      break;
+    case TreeOp::Type::release:
+      mark_around(op.node);
+      break;
+    case TreeOp::Type::leaf:
+      mark_above(op.other);
+      break;
+    case TreeOp::Type::clear:
+      by_efficiency_.clear();
+      known_.clear();
+      stale_.clear();
+      break;
+    case TreeOp::Type::split:
+    case TreeOp::Type::merge:
+    case TreeOp::Type::remove:
+      break;
+  }
+}
+
+void MarconiPolicy::changing(const TreeOp& op) {
+  if (op.type == TreeOp::Type::release) drop(op.node);
+  if (op.type == TreeOp::Type::remove) mark_above(tree()[op.node].parent);
+  RulePolicy::changing(op);
+}
+
+void MarconiPolicy::learn_costs(const PolicyCosts& costs) {
+  const bool same = costs.prefill.a == costs_.prefill.a && costs.prefill.b == costs_.prefill.b;
+  costs_ = costs;
+  if (same) return;
+  for (const LruOrder::Entry& e : order()) mark(e.node);
+}
+
+void MarconiPolicy::drop(PlanNode node) {
+  if (node >= known_.size() || !known_[node].candidate) return;
+  by_efficiency_.erase({known_[node].efficiency, node});
+  known_[node].candidate = false;
+}
+
+void MarconiPolicy::refresh() {
+  for (const PlanNode node : stale_) {
+    drop(node);
+    known_[node].stale = false;
+    if (node >= tree().slots() || tree()[node].claim == Claim::none || is_fork(node)) continue;
+    known_[node].efficiency = efficiency(node);
+    known_[node].candidate = true;
+    by_efficiency_.insert({known_[node].efficiency, node});
+  }
+  stale_.clear();
+}
+
+PlanNode MarconiPolicy::least(const Usable& usable) {
+  refresh();
+  const auto usable_candidate = [&](const auto& e) {
+    return known_[e.node].candidate && usable(e.node);
+  };
+  const auto next_of = [&](auto from, auto end) {
+    return std::find_if(from, end, usable_candidate);
+  };
+  auto old = next_of(order().begin(), order().end());
+  auto poor = next_of(by_efficiency_.begin(), by_efficiency_.end());
+  if (poor == by_efficiency_.end()) return order().least(usable);
+  const auto newest = next_of(std::make_reverse_iterator(order().end()),
+                              std::make_reverse_iterator(order().begin()));
+  const auto best = next_of(by_efficiency_.rbegin(), by_efficiency_.rend());
+  const Range recency{static_cast<double>(old->tick), static_cast<double>(newest->tick)};
+  const Range efficiencies{poor->efficiency, best->efficiency};
+
+  const auto sum = [&](std::uint64_t tick, double efficiency) {
+    return recency.scaled(static_cast<double>(tick)) + alpha_ * efficiencies.scaled(efficiency);
+  };
+  PlanNode found = kNoPlanNode;
+  double least = std::numeric_limits<double>::infinity();
+  const auto show = [&](PlanNode node) {
+    const double score = sum(order()[node].tick, known_[node].efficiency);
+    if (score > least || (score == least && !(order()[node] < order()[found]))) return;
+    least = score;
+    found = node;
+  };
+  // Every candidate that neither order has shown yet is no older and no poorer than both heads.
+  while (old != order().end() && poor != by_efficiency_.end() &&
+         sum(old->tick, poor->efficiency) <= least) {
+    show(old->node);
+    show(poor->node);
+    old = next_of(std::next(old), order().end());
+    poor = next_of(std::next(poor), by_efficiency_.end());
+  }
+  return found;
 }
 
 void TunedMarconiPolicy::changed(const TreeOp& op) {
@@ -106,7 +214,7 @@ void TunedMarconiPolicy::observe(const RequestView& request) {
   if (!full_ || rows_.size() < window) {
     note(request);
   } else {
-    try_next();
+    go_on();
   }
 }
 
@@ -115,30 +223,42 @@ PlanNode TunedMarconiPolicy::least(const Usable& usable) {
   return MarconiPolicy::least(usable);
 }
 
-void TunedMarconiPolicy::try_next() {
-  const double recomputed = recomputed_under(kAlphas[tried_]);
-  if (tried_ == 0 || recomputed < best_) {
-    best_ = recomputed;
+struct TunedMarconiPolicy::Trial {
+  Trial(double alpha, const PolicyCosts& costs, ByteCosts bytes, std::uint64_t budget)
+      : policy("trial", alpha), cache(policy, bytes, budget) {
+    policy.learn_costs(costs);
+  }
+  MarconiPolicy policy;
+  ShapeCache cache;
+  std::vector<PlanNode> ends;  // by row
+  double recomputed = 0;
+};
+
+TunedMarconiPolicy::TunedMarconiPolicy(std::string name) : MarconiPolicy(std::move(name), 0) {}
+TunedMarconiPolicy::~TunedMarconiPolicy() = default;
+
+void TunedMarconiPolicy::go_on() {
+  if (!trial_) {
+    trial_ = std::make_unique<Trial>(kAlphas[tried_], costs(), tree().costs(),
+                                     budget_ > 0 ? budget_ : held_);
+  }
+  Trial& t = *trial_;
+  for (int i = 0; i < kRowsPerRequest && t.ends.size() < rows_.size(); ++i) {
+    const Row& row = rows_[t.ends.size()];
+    const PlanNode parent =
+        row.parent < 0 ? kPlanRoot : t.ends[static_cast<std::size_t>(row.parent)];
+    const auto served = t.cache.request(parent, parent == kPlanRoot ? 0 : row.overlap, row.length);
+    t.recomputed += costs().prefill.between(served.resume, served.reusable);
+    t.ends.push_back(served.end);
+  }
+  if (t.ends.size() < rows_.size()) return;
+  if (tried_ == 0 || t.recomputed < best_) {
+    best_ = t.recomputed;
     set_alpha(kAlphas[tried_]);
   }
+  trial_.reset();
   done_ = ++tried_ == std::size(kAlphas);
   if (done_) std::vector<Row>().swap(rows_);
-}
-
-double TunedMarconiPolicy::recomputed_under(double alpha) const {
-  MarconiPolicy policy("trial", alpha);
-  policy.learn_costs(costs());
-  ShapeCache cache(policy, tree().costs(), budget_ > 0 ? budget_ : held_);
-  std::vector<PlanNode> ends;
-  ends.reserve(rows_.size());
-  double recomputed = 0;
-  for (const Row& row : rows_) {
-    const PlanNode parent = row.parent < 0 ? kPlanRoot : ends[static_cast<std::size_t>(row.parent)];
-    const auto served = cache.request(parent, parent == kPlanRoot ? 0 : row.overlap, row.length);
-    recomputed += costs().prefill.between(served.resume, served.reusable);
-    ends.push_back(served.end);
-  }
-  return recomputed;
 }
 
 }  // namespace cairn::engine

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,19 @@ namespace cairn::engine {
 /// efficiency = F saved over the claim above, per byte that only this claim holds. Candidates are
 /// claims with at most one claim next below: a fork goes after its branches. A place that very many
 /// prompts have left by ways of their own counts as a fork whatever is kept below. Only forks:
-/// least recently used. least() is O(claims), exact.
+/// least recently used.
+///
+/// least() is exact: it goes up both orders at once, by last use and by efficiency, until nothing
+/// further up either can score less. A change of the tree looks again at the claims it concerns.
 class MarconiPolicy : public RulePolicy {
  public:
   MarconiPolicy(std::string name, double alpha)
       : RulePolicy(std::move(name), /*branch=*/true), alpha_(alpha) {}
 
   PlanNode least(const Usable& usable) override;
-  void learn_costs(const PolicyCosts& costs) override { costs_ = costs; }
+  void learn_costs(const PolicyCosts& costs) override;
+  void changed(const TreeOp& op) override;
+  void changing(const TreeOp& op) override;
 
   double alpha() const { return alpha_; }
 
@@ -34,19 +40,42 @@ class MarconiPolicy : public RulePolicy {
   const PolicyCosts& costs() const { return costs_; }
 
  private:
+  struct Entry {
+    double efficiency = 0;
+    PlanNode node = kPlanRoot;
+    bool operator<(const Entry& other) const {
+      return efficiency != other.efficiency ? efficiency < other.efficiency : node < other.node;
+    }
+  };
+  struct Known {
+    double efficiency = 0;
+    bool candidate = false;
+    bool stale = false;
+  };
+
   bool is_fork(PlanNode node) const;
   double efficiency(PlanNode node) const;
+  void mark(PlanNode node);
+  void mark_above(PlanNode node);
+  void mark_below(PlanNode node, bool through_claims);
+  void mark_around(PlanNode node);
+  void drop(PlanNode node);
+  void refresh();
 
   double alpha_;
   PolicyCosts costs_;
+  std::set<Entry> by_efficiency_;  // candidates
+  std::vector<Known> known_;       // by node
+  std::vector<PlanNode> stale_;    // claims to look at again; some are claims no longer
 };
 
 /// Starts with alpha 0 and finds it by trial: the requests up to the first eviction and a few times
-/// as many after it are replayed under several values, one value per later request; the one that
-/// would have recomputed least stays.
+/// as many after it are replayed under several values, a few of them per later request; the value
+/// that would have recomputed least stays.
 class TunedMarconiPolicy final : public MarconiPolicy {
  public:
-  explicit TunedMarconiPolicy(std::string name) : MarconiPolicy(std::move(name), 0) {}
+  explicit TunedMarconiPolicy(std::string name);
+  ~TunedMarconiPolicy() override;
 
   void observe(const RequestView& request) override;
   PlanNode least(const Usable& usable) override;
@@ -60,9 +89,9 @@ class TunedMarconiPolicy final : public MarconiPolicy {
     std::int32_t length = 0, overlap = 0;
     std::int32_t parent = -1;  // an earlier row
   };
+  struct Trial;  // of one value, as far as it has come
   void note(const RequestView& request);
-  void try_next();
-  double recomputed_under(double alpha) const;
+  void go_on();
 
   bool done_ = false;
   std::vector<Row> rows_;
@@ -71,8 +100,9 @@ class TunedMarconiPolicy final : public MarconiPolicy {
   std::uint64_t budget_ = 0;         // bytes; 0: unknown
   std::uint64_t held_ = 0;           // bytes: the most there ever were
   std::optional<std::size_t> full_;  // rows at the first eviction
-  std::size_t tried_ = 0;            // values of alpha
-  double best_ = 0;                  // recomputed under the best of them
+  std::unique_ptr<Trial> trial_;
+  std::size_t tried_ = 0;  // values of alpha
+  double best_ = 0;        // recomputed under the best of them
 };
 
 }  // namespace cairn::engine

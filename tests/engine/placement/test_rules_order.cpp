@@ -6,12 +6,12 @@
 #include <random>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "engine/placement/policy_names.hpp"
 #include "engine/placement/rules_marconi.hpp"
 #include "engine/placement/shape_cache.hpp"
+#include "tests/engine/placement/marconi_oracle.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace cairn;
@@ -87,36 +87,6 @@ std::set<PlanNode> all_claims(const Watched& w) {
 
 PlanNode least_recent(const Watched& w) { return oldest(w, all_claims(w)); }
 
-// By the words of the definition, from the claims alone.
-PlanNode marconi_choice(const Watched& w, double alpha) {
-  const std::set<PlanNode> claims = all_claims(w);
-  std::map<PlanNode, int> next_below;
-  for (const PlanNode c : claims) ++next_below[w.shape().claim_above(c)];
-  std::vector<PlanNode> candidates;
-  for (const PlanNode c : claims) {
-    if (next_below[c] < 2) candidates.push_back(c);
-  }
-  const auto saved_per_byte = [&](PlanNode c) {
-    const double above = w.shape()[w.shape().claim_above(c)].depth;
-    return (w.shape()[c].depth - above) / static_cast<double>(w.shape().exclusive_bytes(c));
-  };
-  const auto scaled = [&](const auto& value, PlanNode c) {
-    double low = 1e300, high = -1e300;
-    for (const PlanNode x : candidates) {
-      low = std::min(low, static_cast<double>(value(x)));
-      high = std::max(high, static_cast<double>(value(x)));
-    }
-    return high > low ? (static_cast<double>(value(c)) - low) / (high - low) : 1.0;
-  };
-  const auto recency = [&](PlanNode c) { return w.used().at(c); };
-  const auto key = [&](PlanNode c) {
-    return std::tuple(scaled(recency, c) + alpha * scaled(saved_per_byte, c), w.used().at(c),
-                      -w.shape()[c].depth);
-  };
-  return *std::min_element(candidates.begin(), candidates.end(),
-                           [&](PlanNode a, PlanNode b) { return key(a) < key(b); });
-}
-
 // Conversations, documents with questions and prompts of their own. Few ways leave any place.
 void feed(ShapeCache& cache, std::uint64_t seed, int requests) {
   std::mt19937_64 rng(seed);
@@ -171,7 +141,9 @@ TEST_CASE(
     "marconi gives up the least of recency and saved prefill per byte, forks after branches") {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     for (const double alpha : {0.0, 0.5, 4.0}) {
-      const auto expected = [alpha](const Watched& w) { return marconi_choice(w, alpha); };
+      const auto expected = [alpha](const Watched& w) {
+        return test::marconi_choice(w.shape(), w.used(), any, alpha);
+      };
       CHECK(replayed("marconi:" + std::to_string(alpha), false, expected, seed) > 100);
     }
   }
