@@ -6,6 +6,11 @@
 #include "base/check.hpp"
 
 namespace cairn::engine {
+namespace {
+
+constexpr std::uint32_t few(std::int32_t claims) { return claims > 1 ? 2U : claims == 1 ? 1U : 0U; }
+
+}  // namespace
 
 PlanTree::PlanTree(ByteCosts costs) : costs_(costs) {
   check(costs_.kv_block > 0, "KV blocks hold at least one token");
@@ -27,7 +32,7 @@ PlanNode PlanTree::make(std::int32_t depth) {
   PlanNode slot = 0;
   if (free_.empty()) {
     slot = static_cast<PlanNode>(nodes_.size());
-    check(slot < kNoUp, "slots are counted in 31 bits");
+    check(slot < kNoUp, "slots are counted in 29 bits");
     nodes_.emplace_back();
     ups_.emplace_back();
   } else {
@@ -43,6 +48,7 @@ PlanNode PlanTree::make(std::int32_t depth) {
 
 void PlanTree::free(PlanNode node) {
   nodes_[node] = Node{};
+  ups_[node] = Up{};
   free_.push_back(node);
   --size_;
 }
@@ -101,6 +107,7 @@ PlanNode PlanTree::split(PlanNode lower, std::int32_t depth) {
   link(parent, upper);
   link(upper, lower);
   nodes_[upper].claims = nodes_[lower].claims;
+  ups_[upper].claims = ups_[lower].claims;
   tell({.type = TreeOp::Type::split, .node = upper, .other = lower, .depth = depth});
   return upper;
 }
@@ -150,6 +157,7 @@ void PlanTree::count_claim(PlanNode node, std::int32_t by) {
   for (PlanNode n = node; n != kNoPlanNode; n = nodes_[n].parent) {
     const std::int32_t before = nodes_[n].claims;
     nodes_[n].claims += by;
+    ups_[n].claims = few(nodes_[n].claims) & 3U;
     if (n != kPlanRoot && (before == 0) != (nodes_[n].claims == 0)) {
       kv_blocks_ += by * edge_blocks(n);
     }
@@ -223,11 +231,12 @@ std::uint64_t PlanTree::bytes() const {
 
 // With `own` claims of its own at the node: edges upwards until another claim needs them.
 std::uint64_t PlanTree::added_bytes(PlanNode node) const {
-  const std::int32_t own = nodes_[node].claim == Claim::none ? 0 : 1;
-  std::int64_t blocks = nodes_[node].depth % costs_.kv_block != 0 ? 1 : 0;
-  for (PlanNode n = node; n != kPlanRoot && nodes_[n].claims == own; n = nodes_[n].parent) {
-    blocks += edge_blocks(n);
-  }
+  const std::uint32_t own = claimed(node) ? 1 : 0;
+  PlanNode shared = node;
+  while (shared != kPlanRoot && ups_[shared].claims == own) shared = ups_[shared].parent;
+  const std::int32_t depth = nodes_[node].depth;
+  const std::int64_t blocks = depth / costs_.kv_block - nodes_[shared].depth / costs_.kv_block +
+                              (depth % costs_.kv_block != 0 ? 1 : 0);
   return costs_.state_bytes + costs_.kv_bytes_per_token *
                                   static_cast<std::uint64_t>(costs_.kv_block) *
                                   static_cast<std::uint64_t>(blocks);
@@ -270,7 +279,8 @@ void PlanTree::verify() const {
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Node& n = nodes_[*it];
     check(n.used, "a free slot hangs in the tree");
-    check(parent(*it) == n.parent && claimed(*it) == (n.claim != Claim::none),
+    check(parent(*it) == n.parent && claimed(*it) == (n.claim != Claim::none) &&
+              ups_[*it].claims == few(n.claims),
           "walks go another way");
     claims[*it] += n.claim == Claim::none ? 0 : 1;
     check(claims[*it] == n.claims, "claims are counted wrongly");

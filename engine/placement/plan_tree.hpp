@@ -129,10 +129,11 @@ class PlanTree {
   void tell_before(const TreeOp& op);
   void tell(const TreeOp& op);
 
-  static constexpr std::uint32_t kNoUp = 0x7FFF'FFFF;
+  static constexpr std::uint32_t kNoUp = (1U << 29) - 1;
   struct Up {
-    std::uint32_t parent : 31 = kNoUp;
+    std::uint32_t parent : 29 = kNoUp;
     std::uint32_t claimed : 1 = 0;
+    std::uint32_t claims : 2 = 0;  // at or below: none, one, more
   };
 
   ByteCosts costs_;

@@ -99,8 +99,10 @@ void PrefixCache::Impl::enter(const LookupRequest& request, const ForestMatch& m
   ForestNode* end = nullptr;
   if (match.overlap > 0) {
     const std::int64_t before = forest.nodes();
-    ForestNode* overlap =
-        forest.insert(tokens.first(static_cast<std::size_t>(match.overlap)), tick, request.scope);
+    const auto shared = tokens.first(static_cast<std::size_t>(match.overlap));
+    ForestNode* known = forest.node(view.resume_node);
+    ForestNode* overlap = known == nullptr ? forest.insert(shared, tick, request.scope)
+                                           : forest.insert_below(*known, shared, tick);
     overlap->point = true;
     view.inside_edge = forest.nodes() != before;
     view.overlap_node = overlap->plan;

@@ -90,6 +90,9 @@ ForestNode* RadixForest::insert(std::span<const std::int32_t> tokens, std::uint6
 ForestNode* RadixForest::insert_below(ForestNode& above, std::span<const std::int32_t> tokens,
                                       std::uint64_t tick) {
   ForestNode* node = &above;
+  // Who was passed at this tick was passed with all above it.
+  for (ForestNode* n = node; n->parent != nullptr && n->seen != tick; n = n->parent)
+    touch(*n, tick);
   auto position = static_cast<std::size_t>(above.end);
   while (position < tokens.size()) {
     ForestNode* child = find_child(*node, tokens[position]);
