@@ -4,6 +4,7 @@
 // of it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -24,6 +25,10 @@ namespace cairn::actors {
 
 using engine::SequenceId;
 using Clock = std::chrono::steady_clock;
+/// Never negative.
+inline double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::max(0.0, std::chrono::duration<double>(to - from).count());
+}
 
 /// A sequence's id carries the index of its text worker, so that the executor can address tokens
 /// without a table.

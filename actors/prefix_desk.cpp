@@ -26,6 +26,9 @@ PrefixDesk::PrefixDesk(std::shared_ptr<Shared> shared, Mail& mail)
       mail_(mail),
       cache_(*shared_->pools, engine::make_cache_policy(shared_->options.policy).take(),
              prefix_options(shared_->options)),
+      has_planner_(cache_.predicts() ||
+                   engine::planner_options_for(shared_->options.policy, shared_->context_length)
+                           .checkpoints > 0),
       disk_(shared_, mail_, cache_) {
   if (!shared_->learned.empty() && !cache_.load_learned(shared_->learned)) {
     log(LogLevel::warning, "what the policy learned before is not this build's; it starts anew");
@@ -66,7 +69,7 @@ void PrefixDesk::on(const Lookup& message) {
 // Everything that happened since the last message, so that a replica can follow.
 void PrefixDesk::tell_planner() {
   auto observations = cache_.take_observations();
-  if (observations.empty()) return;
+  if (observations.empty() || !has_planner_) return;
   // A planner that falls behind or hangs gets a snapshot once it has caught up, not a mailbox
   // without end.
   if (shared_->plan_backlog.load() > static_cast<std::int64_t>(engine::PlanLog::kMost)) {

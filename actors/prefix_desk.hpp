@@ -52,6 +52,7 @@ class PrefixDesk {
   std::shared_ptr<Shared> shared_;
   Mail& mail_;
   engine::PrefixCache cache_;
+  bool has_planner_ = false;  // the rule wants plans
   DiskSide disk_;
   std::unordered_map<SequenceId, std::vector<Waiter>> waiters_;  // by leader
   std::shared_ptr<const engine::Plan> plan_;                     // in force; null before the first

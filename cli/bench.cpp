@@ -224,6 +224,7 @@ void add_bench(CLI::App& app, Action& action) {
   bench->add_option("-m,--model", flags->model, "A model directory, or 'demo'")->excludes(shape);
   bench->add_option("--weights", "Type of the weights")->check(CLI::IsMember({"bf16"}));
   bench->add_option("-t,--threads", flags->threads, "Compute threads (0: physical cores)")
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   bench->add_option("--isa", flags->isa, "portable, avx2 or avx512 (default: the best there is)");
   bench->add_option("--kv", flags->kv, "bf16 or f32")

@@ -6,6 +6,8 @@
 
 namespace cairn::engine {
 
+bool PrefixCache::predicts() const { return impl_->policy->demand_forest() != nullptr; }
+
 std::shared_ptr<PlanReplica> PrefixCache::plan_replica() {
   const DemandForest* demand = impl_->policy->demand_forest();
   if (demand == nullptr) return nullptr;

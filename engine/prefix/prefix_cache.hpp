@@ -173,6 +173,8 @@ class PrefixCache {
 
   void adopt(const std::shared_ptr<const Plan>& plan);
   void learn_costs(const PolicyCosts& costs);
+  /// Whether the policy has statistics of its own, which a planner's replica can go on with.
+  bool predicts() const;
   /// For a planner's replica: the tree and its statistics now, events since then, and whether these
   /// go on without a gap. Null and false where the policy has no statistics of its own.
   std::shared_ptr<PlanReplica> plan_replica();

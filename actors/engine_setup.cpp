@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/engine_setup.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "actors/messages.hpp"
+#include "base/bytes.hpp"
+#include "base/check.hpp"
+#include "base/version.hpp"
+#include "engine/placement/policy_names.hpp"
+#include "metrics/metrics.hpp"
+
+namespace cairn::actors {
+namespace {
+
+constexpr std::uint64_t kDefaultCacheCap = 8ULL << 30U;
+
+// MemAvailable of /proc/meminfo, which counts what the page cache would give back.
+std::uint64_t available_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  std::uint64_t kib = 0;
+  std::string unit;
+  while (meminfo >> key >> kib) {
+    std::getline(meminfo, unit);
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+void require(bool good, const std::string& name, const std::string& expected) {
+  if (!good) throw LoadError(name + ": expected " + expected);
+}
+
+std::string shape_of(const model::ModelConfig& c) {
+  std::array<char, 96> text{};
+  std::snprintf(text.data(), text.size(), "qwen3.5 %dx%d, %.3g M parameters", c.num_layers,
+                c.hidden_size, static_cast<double>(c.parameters()) / 1e6);
+  return text.data();
+}
+
+}  // namespace
+
+void check_options(const EngineOptions& o) {
+  require(o.max_running >= 1 && o.max_running <= 4096, "max_running", "1 to 4096");
+  require(o.max_step_tokens >= 1 && o.max_step_tokens <= 65536, "max_step_tokens", "1 to 65536");
+  require(o.max_step_tokens >= o.max_running, "max_step_tokens",
+          "at least max_running (" + std::to_string(o.max_running) + "), a row for each sequence");
+  require(o.queue_limit >= 0, "queue_limit", "0 or more");
+  require(o.queue_byte_limit >= 0, "queue_byte_limit", "0 (one prompt at a time) or more");
+  require(o.queue_token_limit >= 1, "queue_token_limit", "1 or more");
+  require(o.text_workers >= 1 && o.text_workers < kMaxWorkers / 2, "text_workers", "1 to 127");
+  require(o.threads >= 0 && o.threads <= 1024, "threads", "0 (physical cores) to 1024");
+  require(o.kv == "bf16" || o.kv == "f32", "kv", "bf16 or f32, not '" + o.kv + "'");
+  require(o.context_length >= 0, "context_length", "0 (the model's) or more");
+  require(o.max_choices >= 1, "max_choices", "1 or more");
+  require(o.forest_nodes >= 16, "forest_nodes", "16 or more");
+  require(o.request_timeout.count() > 0, "request_timeout", "a positive time");
+  require(o.disk_max_age.count() >= 0, "disk_max_age", "0 (no limit) or a positive time");
+  require(o.cache_scope == "global" || o.cache_scope == "key", "cache_scope",
+          "global or key, not '" + o.cache_scope + "'");
+  require(o.max_cache_salt_bytes >= 0, "max_cache_salt_bytes", "0 or more");
+  const auto policy = engine::parse_policy_name(o.policy);
+  if (!policy.ok()) throw LoadError("policy: " + policy.error().message);
+}
+
+std::int32_t resolve_context(const EngineOptions& o, const model::ModelConfig& config) {
+  if (o.context_length == 0) return config.max_position_embeddings;
+  require(o.context_length <= config.max_position_embeddings, "context_length",
+          "at most the model's " + std::to_string(config.max_position_embeddings));
+  return o.context_length;
+}
+
+std::uint64_t default_cache_bytes(const model::MemoryLayout& layout, std::int32_t context_length) {
+  // Enough for one whole context beside the running state, however little is free.
+  const std::uint64_t least =
+      2 * layout.state_bytes +
+      static_cast<std::uint64_t>(engine::blocks_for(context_length) + 1) * layout.kv_block_bytes;
+  return std::max(std::min(kDefaultCacheCap, available_memory() / 4), least);
+}
+
+EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,
+                    const model::MemoryLayout& layout) {
+  const EngineOptions& o = shared.options;
+  EngineInfo info;
+  const model::ModelConfig& config = model::config_of(*shared.bundle->weights);
+  info.model_name = shared.bundle->name;
+  info.shape = shape_of(config);
+  info.device = backend.device;
+  info.isa = backend.isa;
+  info.weights = backend.weights;
+  info.kv = backend.kv;
+  info.policy = o.policy;
+  info.cache_scope = o.cache_scope;
+  info.threads = backend.threads;
+  info.context_length = shared.context_length;
+  info.vocab_size = config.vocab_size;
+  info.cache_bytes = o.cache_bytes;
+  info.state_bytes = layout.state_bytes;
+  info.kv_bytes_per_token = layout.kv_bytes_per_token();
+  const auto add = [&](const char* name, std::uint64_t value) {
+    info.limits.emplace_back(name, std::to_string(value));
+  };
+  add("context_length", static_cast<std::uint64_t>(shared.context_length));
+  info.limits.emplace_back("cache_bytes", format_bytes(o.cache_bytes));
+  add("cache_holds_tokens_without_states", o.cache_bytes / info.kv_bytes_per_token);
+  add("cache_holds_states_without_tokens", o.cache_bytes / layout.state_bytes);
+  add("max_running", static_cast<std::uint64_t>(o.max_running));
+  add("max_step_tokens", static_cast<std::uint64_t>(o.max_step_tokens));
+  add("queue_limit", static_cast<std::uint64_t>(o.queue_limit));
+  add("queue_token_limit", static_cast<std::uint64_t>(o.queue_token_limit));
+  info.limits.emplace_back("queue_byte_limit",
+                           format_bytes(static_cast<std::uint64_t>(o.queue_byte_limit)));
+  add("max_choices", static_cast<std::uint64_t>(o.max_choices));
+  add("max_logprobs", static_cast<std::uint64_t>(o.max_logprobs));
+  add("max_prompt_logprobs", static_cast<std::uint64_t>(o.max_prompt_logprobs));
+  add("max_stop_strings", static_cast<std::uint64_t>(o.max_stop_strings));
+  add("max_cache_salt_bytes", static_cast<std::uint64_t>(o.max_cache_salt_bytes));
+  add("forest_nodes", static_cast<std::uint64_t>(o.forest_nodes));
+  add("request_timeout_ms", static_cast<std::uint64_t>(o.request_timeout.count()));
+  if (shared.disk) {
+    const std::uint64_t age = static_cast<std::uint64_t>(o.disk_max_age.count());
+    info.disk_bytes = o.disk_bytes;
+    info.limits.emplace_back("disk_dir", o.disk_dir);
+    info.limits.emplace_back("disk_bytes", format_bytes(o.disk_bytes));
+    info.limits.emplace_back("disk_max_age_ms", age == 0 ? "none" : std::to_string(age));
+    add("disk_states_found", shared.disk->stat().states);
+  }
+  return info;
+}
+
+void count_limits(const EngineInfo& info, const Shared& shared) {
+  const EngineOptions& o = shared.options;
+  Metrics& metrics = *shared.metrics;
+  metrics.set_build_info(kVersion, info.device, info.isa);
+  metrics.set_model_info(info.model_name, info.shape);
+  metrics.set_cache_config_info(1, o.cache_bytes, o.policy, info.kv);
+  // One budget, either kind may take all of it.
+  metrics.cache_bytes_limit(CacheObject::kv).set(static_cast<double>(o.cache_bytes));
+  metrics.cache_bytes_limit(CacheObject::state).set(static_cast<double>(o.cache_bytes));
+  const double disk = shared.disk ? static_cast<double>(o.disk_bytes) : 0.0;
+  metrics.cache_bytes_limit(CacheObject::kv, Tier::disk).set(disk);
+  metrics.cache_bytes_limit(CacheObject::state, Tier::disk).set(disk);
+}
+
+}  // namespace cairn::actors
