@@ -16,7 +16,7 @@ constexpr double kRequestsAhead = 267;
 // Requests between two forecasts, and places on disk that each of them looks at.
 constexpr std::uint64_t kForecastEvery = 64;
 constexpr std::uint64_t kForecastLeast = 16;
-constexpr std::size_t kForecastPlaces = 32;
+constexpr std::size_t kForecastPlaces = 16;
 // States that wait to be written; the oldest are forgotten beyond it.
 constexpr std::size_t kMaxCandidates = 64;
 // How long a request waits for a read while the speed of prefill is not known yet, and at most.

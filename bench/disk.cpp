@@ -111,6 +111,37 @@ void time_open(const std::string& dir, int entries) {
   if (found != 500LL * entries) std::exit(1);
 }
 
+/// What every request pays for the tier: a long prompt that is there, and one that is not.
+void time_lookups(const std::string& dir) {
+  constexpr std::int32_t kTokens = 8000;
+  constexpr int kPrompts = 100;
+  constexpr int kRounds = 10;
+  const model::MemoryLayout layout{.kv_block_bytes = 512, .state_bytes = 1024};
+  std::mt19937 random(3);
+  const std::vector<std::byte> state(layout.state_bytes);
+  const std::vector<std::byte> block(layout.kv_block_bytes);
+  const std::vector<const std::byte*> in(kTokens / 16, block.data());
+  auto store = open_or_exit(options_for(dir, layout));
+  std::vector<std::vector<std::int32_t>> prompts, others;
+  for (int i = 0; i < kPrompts; ++i) {
+    prompts.push_back(prompt(random, kTokens));
+    others.push_back(prompt(random, kTokens));
+    if (!store->put({"", prompts.back(), StateKind::branch, state, in})) std::exit(1);
+  }
+  const auto time = [&](const char* what, const auto& list, std::int32_t expected) {
+    const double begin = now();
+    for (int round = 0; round < kRounds; ++round) {
+      for (const auto& p : list) {
+        const auto match = store->match("", p, kTokens);
+        if ((match ? match->position : 0) != expected) std::exit(1);
+      }
+    }
+    std::printf("%-44s %8.2f us\n", what, 1e6 * (now() - begin) / (kRounds * kPrompts));
+  };
+  time("a lookup of 8,000 tokens that are there", prompts, kTokens);
+  time("a lookup of 8,000 tokens that are not", others, 0);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -123,6 +154,8 @@ int main(int argc, char** argv) {
   time_states(dir, 2000, 10);
   std::filesystem::remove_all(dir);
   time_open(dir, 10'000);
+  std::filesystem::remove_all(dir);
+  time_lookups(dir);
   std::filesystem::remove_all(dir);
   return 0;
 }
