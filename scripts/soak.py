@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Serves random conversations for a while and compares every answer with a server that never caches.
 
-usage: soak.py CAIRN_BINARY [--minutes 3] [--clients 6] [--cache-bytes 24MiB] [--seed 1]
+usage: soak.py CAIRN_BINARY [--minutes 3] [--clients 6] [--cache-bytes 24MiB] [--seed 1] [--policy P]
+               [--disk-dir DIR [--disk-bytes 64MiB]]
 
 Checks that answers are equal bit for bit (text and log-probs), that clients who hang up leave nothing behind,
-that memory stays near the budget, and that both servers end with status 0 on SIGTERM. Standard library only.
+that memory and disk stay near their budgets, and that both servers end with status 0 on SIGTERM. DIR must be empty or
+a disk cache, and keeps what the server leaves there. Standard library only.
 """
 import argparse
 import http.client
@@ -69,6 +71,23 @@ class Server:
         return self.process.wait(60)
 
 
+def bytes_under(directory):
+    total = 0
+    for file in pathlib.Path(directory).rglob("*") if directory else []:
+        try:
+            total += file.stat().st_size if file.is_file() else 0
+        except FileNotFoundError:
+            pass  # evicted meanwhile
+    return total
+
+
+def bytes_of(text):
+    """As the server reads sizes: 64MiB, 1GB, 4096."""
+    number = text.rstrip("KMGTiBkb")
+    unit = text[len(number):].rstrip("bB")
+    return float(number) * (1024 if unit.endswith("i") else 1000) ** ("KMGT".index(unit[0].upper()) + 1 if unit else 0)
+
+
 def text(rng, words):
     return " ".join(rng.choice(WORDS) for _ in range(words))
 
@@ -125,8 +144,12 @@ def main():
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--cache-bytes", default="24MiB")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--policy", default="forest")
+    parser.add_argument("--disk-dir")
+    parser.add_argument("--disk-bytes", default="64MiB")
     args = parser.parse_args()
-    warm = Server(args.binary, "--cache-bytes", args.cache_bytes, "--max-step-tokens", "64")
+    disk = ["--disk-dir", args.disk_dir, "--disk-bytes", args.disk_bytes] if args.disk_dir else []
+    warm = Server(args.binary, "--cache-bytes", args.cache_bytes, "--max-step-tokens", "64", "--policy", args.policy, *disk)
     cold = Server(args.binary, "--policy", "none", "--max-running", "1")
     problems, counts = [], {"compared": 0, "hung up": 0}
     end = time.monotonic() + 60 * args.minutes
@@ -135,8 +158,10 @@ def main():
                for i in range(args.clients)]
     for t in threads:
         t.start()
+    most_on_disk = 0
     while any(t.is_alive() for t in threads):
         time.sleep(5)
+        most_on_disk = max(most_on_disk, bytes_under(args.disk_dir))
         print(f"{counts['compared']} compared, {counts['hung up']} hung up, {len(problems)} problems, "
               f"resident {warm.resident_bytes() / 1e6:.0f} MB", flush=True)
     time.sleep(0.5)
@@ -144,6 +169,15 @@ def main():
         problems.append("requests are left running or waiting")
     hits = warm.metric("cairn_prefix_cache_hits_total") / max(1, warm.metric("cairn_prefix_cache_queries_total"))
     grown = warm.resident_bytes() - before
+    if args.disk_dir:
+        print(f"disk: at most {most_on_disk / 1e6:.0f} MB seen, {warm.metric('cairn_disk_read_waits_total'):.0f} waits for reads")
+        for name in ("cairn_disk_refused_files_total", "cairn_disk_write_failures_total"):
+            if warm.metric(name):
+                problems.append(f"{name} is {warm.metric(name):.0f}")
+        if not most_on_disk:
+            problems.append("nothing came to the disk")
+        if most_on_disk > bytes_of(args.disk_bytes):
+            problems.append(f"the disk held {most_on_disk / 1e6:.0f} MB")
     if grown > 200e6:
         problems.append(f"memory grew by {grown / 1e6:.0f} MB")
     for name, server in (("warm", warm), ("cold", cold)):
