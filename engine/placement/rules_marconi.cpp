@@ -13,7 +13,8 @@ namespace {
 
 // So many ways on make a fork even of a place with nothing kept below. Not in the published rule,
 // under which few-shot prompts recompute up to 54 points more than expected.csv says
-// (bbh3shot_live20 at 1 GB, alpha 4); of the values tried from 2 to 128 this one comes nearest.
+// (bbh3shot_live20 at 1 GB, alpha 4); of the values tried from 2 to 128 those about 40 come
+// nearest.
 constexpr int kManyWays = 40;
 
 constexpr double kAlphas[] = {0, 0.25, 0.5, 1, 2, 4, 8};
