@@ -54,25 +54,80 @@ __device__ __forceinline__ T load_read_only(const T* p) {
   using Words = typename detail::Words<sizeof(T)>::Type;
   return detail::reinterpret<T>(__ldg(reinterpret_cast<const Words*>(p)));
 }
+// Left to itself the compiler splits some accesses of 8 and 16 bytes, so these are spelled out. All
+// of them keep their order with each other and with barriers.
 template <class T>
 __device__ __forceinline__ T load_global(const T* p) {
   static_assert(kMovable<T>);
-  using Words = typename detail::Words<sizeof(T)>::Type;
-  return detail::reinterpret<T>(*reinterpret_cast<const Words*>(p));
+  if constexpr (sizeof(T) == 16) {
+    uint4 w;
+    asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+                 : "l"(__cvta_generic_to_global(p))
+                 : "memory");
+    return detail::reinterpret<T>(w);
+  } else if constexpr (sizeof(T) == 8) {
+    uint2 w;
+    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];"
+                 : "=r"(w.x), "=r"(w.y)
+                 : "l"(__cvta_generic_to_global(p))
+                 : "memory");
+    return detail::reinterpret<T>(w);
+  } else {
+    return *p;
+  }
 }
 template <class T>
 __device__ __forceinline__ void store_global(T* p, const T& value) {
   static_assert(kMovable<T>);
-  using Words = typename detail::Words<sizeof(T)>::Type;
-  *reinterpret_cast<Words*>(p) = detail::reinterpret<Words>(value);
+  if constexpr (sizeof(T) == 16) {
+    const auto w = detail::reinterpret<uint4>(value);
+    asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(__cvta_generic_to_global(p)),
+                 "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w)
+                 : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    const auto w = detail::reinterpret<uint2>(value);
+    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(__cvta_generic_to_global(p)), "r"(w.x),
+                 "r"(w.y)
+                 : "memory");
+  } else {
+    *p = value;
+  }
 }
 template <class T>
 __device__ __forceinline__ T load_shared(const T* p) {
-  return load_global(p);
+  static_assert(kMovable<T>);
+  const auto from = static_cast<unsigned>(__cvta_generic_to_shared(p));
+  if constexpr (sizeof(T) == 16) {
+    uint4 w;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+                 : "r"(from)
+                 : "memory");
+    return detail::reinterpret<T>(w);
+  } else if constexpr (sizeof(T) == 8) {
+    uint2 w;
+    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(w.x), "=r"(w.y) : "r"(from) : "memory");
+    return detail::reinterpret<T>(w);
+  } else {
+    return *p;
+  }
 }
 template <class T>
 __device__ __forceinline__ void store_shared(T* p, const T& value) {
-  store_global(p, value);
+  static_assert(kMovable<T>);
+  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(p));
+  if constexpr (sizeof(T) == 16) {
+    const auto w = detail::reinterpret<uint4>(value);
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(w.x), "r"(w.y), "r"(w.z),
+                 "r"(w.w)
+                 : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    const auto w = detail::reinterpret<uint2>(value);
+    asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(to), "r"(w.x), "r"(w.y) : "memory");
+  } else {
+    *p = value;
+  }
 }
 
 /// Starts a copy of kBytes from global to shared memory; zeros instead when not `live` (`global` is

@@ -192,7 +192,7 @@ TEST_CASE("tensor-core operations need the whole warp") {
                      float d[4] = {};
                      mma_f16_16x8x8(d, {0, 0}, 0);
                    }),
-                   "of which lanes have exited"));
+                   "calls an operation of all lanes, and some have exited"));
   REQUIRE(contains(fault_of<32>([](std::byte* shared) {
                      std::uint32_t fragment[1];
                      load_matrices<1>(shared + 2 * threadIdx.x, fragment);

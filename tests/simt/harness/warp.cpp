@@ -68,6 +68,14 @@ struct Multiply {
   const std::uint32_t* b;
 };
 
+/// For the operations that hardware defines for whole warps only.
+void need_all_lanes(void* const (&requests)[32]) {
+  for (void* request : requests) {
+    if (request == nullptr)
+      fault("or its warp calls an operation of all lanes, and some have exited");
+  }
+}
+
 double half_of(std::uint32_t word, int which, bool bf16) {
   const auto bits = static_cast<std::uint16_t>(word >> (16 * which));
   return static_cast<double>(bf16 ? to_float(Bf16{bits}) : to_float(F16{bits}));
@@ -75,6 +83,7 @@ double half_of(std::uint32_t word, int which, bool bf16) {
 
 // Element (row, k) of a lies in lane 4 (row % 8) + k % 8 / 2, word row / 8 + 2 (k / 8).
 void complete_multiply(void* const (&requests)[32]) {
+  need_all_lanes(requests);
   const auto* first = static_cast<const Multiply*>(requests[0]);
   double a[16][16];
   double b[16][8];
@@ -115,6 +124,7 @@ std::uint32_t element(void* const (&requests)[32], int matrix, int row, int colu
 }
 
 void complete_matrices(void* const (&requests)[32]) {
+  need_all_lanes(requests);
   for (int i = 0; i < 32; ++i) {
     const auto* lane = static_cast<const Matrices*>(requests[i]);
     for (int m = 0; m < lane->count; ++m) {
@@ -127,14 +137,6 @@ void complete_matrices(void* const (&requests)[32]) {
       lane->fragment[m] = low | high << 16;
     }
   }
-}
-
-/// An operation of the whole warp: none of its lanes may have exited.
-void whole_warp(Complete complete, void* request) {
-  if (ballot(0xffffffffU, true) != 0xffffffffU) {
-    fault("calls an operation of the whole warp, of which lanes have exited");
-  }
-  machine().warp_operation(0xffffffffU, complete, request, false);
 }
 
 }  // namespace
@@ -165,13 +167,13 @@ void gather(unsigned mask, std::uint64_t value, std::uint64_t (&all)[32]) {
 void multiply_fragments(bool bf16, int depth, float (&d)[4], const std::uint32_t* a,
                         const std::uint32_t* b) {
   Multiply request{bf16, depth, d, a, b};
-  whole_warp(complete_multiply, &request);
+  machine().warp_operation(0xffffffffU, complete_multiply, &request, false);
 }
 
 void distribute_matrices(bool transpose, int count, const std::uint32_t (&row)[4],
                          std::uint32_t* fragment) {
   Matrices request{transpose, count, row, fragment};
-  whole_warp(complete_matrices, &request);
+  machine().warp_operation(0xffffffffU, complete_matrices, &request, false);
 }
 
 void copy_begin(const Copy& copy) {
