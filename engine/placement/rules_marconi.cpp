@@ -21,7 +21,9 @@ constexpr double kAlphas[] = {0, 0.25, 0.5, 1, 2, 4, 8};
 constexpr std::size_t kWindowFactor = 5;  // requests after the first eviction, by those before it
 constexpr std::size_t kMinWindow = 256;
 constexpr std::size_t kMaxRows = 4096;
-constexpr int kRowsPerRequest = 32;  // replayed beside each request while alpha is looked for
+// Replayed by each trial beside a request. With two, what came before the first eviction is made up
+// for within as many requests after it, which the window leaves time for.
+constexpr int kRowsPerRequest = 2;
 
 // 1 for all values when there is only one.
 struct Range {
@@ -214,11 +216,8 @@ void TunedMarconiPolicy::observe(const RequestView& request) {
   held_ = std::max(held_, tree().bytes());
   const std::size_t window =
       full_ ? std::min(*full_ + std::max(kWindowFactor * *full_, kMinWindow), kMaxRows) : kMaxRows;
-  if (!full_ || rows_.size() < window) {
-    note(request);
-  } else {
-    go_on();
-  }
+  if (rows_.size() < window) note(request);
+  if (full_ && go_on() && rows_.size() >= window) decide();
 }
 
 PlanNode TunedMarconiPolicy::least(const Usable& usable) {
@@ -231,6 +230,12 @@ struct TunedMarconiPolicy::Trial {
       : policy("trial", alpha), cache(policy, bytes, budget) {
     policy.learn_costs(costs);
   }
+  void replay(const Row& row, const CostModel& prefill) {
+    const PlanNode parent = row.parent < 0 ? kPlanRoot : ends[static_cast<std::size_t>(row.parent)];
+    const auto served = cache.request(parent, parent == kPlanRoot ? 0 : row.overlap, row.length);
+    recomputed += prefill.between(served.resume, served.reusable);
+    ends.push_back(served.end);
+  }
   MarconiPolicy policy;
   ShapeCache cache;
   std::vector<PlanNode> ends;  // by row
@@ -240,28 +245,33 @@ struct TunedMarconiPolicy::Trial {
 TunedMarconiPolicy::TunedMarconiPolicy(std::string name) : MarconiPolicy(std::move(name), 0) {}
 TunedMarconiPolicy::~TunedMarconiPolicy() = default;
 
-void TunedMarconiPolicy::go_on() {
-  if (!trial_) {
-    trial_ = std::make_unique<Trial>(kAlphas[tried_], costs(), tree().costs(),
-                                     budget_ > 0 ? budget_ : held_);
+void TunedMarconiPolicy::start_trials() {
+  for (const double alpha : kAlphas) {
+    trials_.push_back(
+        std::make_unique<Trial>(alpha, costs(), tree().costs(), budget_ > 0 ? budget_ : held_));
   }
-  Trial& t = *trial_;
-  for (int i = 0; i < kRowsPerRequest && t.ends.size() < rows_.size(); ++i) {
-    const Row& row = rows_[t.ends.size()];
-    const PlanNode parent =
-        row.parent < 0 ? kPlanRoot : t.ends[static_cast<std::size_t>(row.parent)];
-    const auto served = t.cache.request(parent, parent == kPlanRoot ? 0 : row.overlap, row.length);
-    t.recomputed += costs().prefill.between(served.resume, served.reusable);
-    t.ends.push_back(served.end);
+}
+
+bool TunedMarconiPolicy::go_on() {
+  if (trials_.empty()) start_trials();
+  bool all = true;
+  for (const auto& t : trials_) {
+    for (int i = 0; i < kRowsPerRequest && t->ends.size() < rows_.size(); ++i) {
+      t->replay(rows_[t->ends.size()], costs().prefill);
+    }
+    all = all && t->ends.size() == rows_.size();
   }
-  if (t.ends.size() < rows_.size()) return;
-  if (tried_ == 0 || t.recomputed < best_) {
-    best_ = t.recomputed;
-    set_alpha(kAlphas[tried_]);
-  }
-  trial_.reset();
-  done_ = ++tried_ == std::size(kAlphas);
-  if (done_) std::vector<Row>().swap(rows_);
+  return all;
+}
+
+void TunedMarconiPolicy::decide() {
+  const auto best =
+      std::min_element(trials_.begin(), trials_.end(),
+                       [](const auto& a, const auto& b) { return a->recomputed < b->recomputed; });
+  set_alpha((*best)->policy.alpha());
+  trials_.clear();
+  rows_ = {};
+  done_ = true;
 }
 
 }  // namespace cairn::engine

@@ -69,9 +69,9 @@ class MarconiPolicy : public RulePolicy {
   std::vector<PlanNode> stale_;    // claims to look at again; some are claims no longer
 };
 
-/// Starts with alpha 0 and finds it by trial: the requests up to the first eviction and a few times
-/// as many after it are replayed under several values, a few of them per later request; the value
-/// that would have recomputed least stays.
+/// Starts with alpha 0 and finds it by trial: from the first eviction on, the requests up to it and
+/// a few times as many after it are replayed under several values side by side, two of them beside
+/// each request; the value that has recomputed least at the end stays.
 class TunedMarconiPolicy final : public MarconiPolicy {
  public:
   explicit TunedMarconiPolicy(std::string name);
@@ -91,7 +91,9 @@ class TunedMarconiPolicy final : public MarconiPolicy {
   };
   struct Trial;  // of one value, as far as it has come
   void note(const RequestView& request);
-  void go_on();
+  void start_trials();
+  bool go_on();  // every trial has replayed all rows there are
+  void decide();
 
   bool done_ = false;
   std::vector<Row> rows_;
@@ -100,9 +102,7 @@ class TunedMarconiPolicy final : public MarconiPolicy {
   std::uint64_t budget_ = 0;         // bytes; 0: unknown
   std::uint64_t held_ = 0;           // bytes: the most there ever were
   std::optional<std::size_t> full_;  // rows at the first eviction
-  std::unique_ptr<Trial> trial_;
-  std::size_t tried_ = 0;  // values of alpha
-  double best_ = 0;        // recomputed under the best of them
+  std::vector<std::unique_ptr<Trial>> trials_;
 };
 
 }  // namespace cairn::engine
