@@ -51,6 +51,19 @@ Answer cold_answer(const GenerateRequest& request) {
   return ask(*engine, cold);
 }
 
+/// Waits until states have been written and no more come.
+bool written(const Engine& engine) {
+  std::int64_t seen = 0;
+  int quiet_ms = 0;
+  for (int ms = 0; ms < 10'000 && quiet_ms < 300; ++ms) {
+    std::this_thread::sleep_for(1ms);
+    const std::int64_t now = engine.stats().disk_states;
+    quiet_ms = now > 0 && now == seen ? quiet_ms + 1 : 0;
+    seen = now;
+  }
+  return quiet_ms == 300;
+}
+
 /// Serves one request and ends with its states on disk.
 void leave_on_disk(Disk& disk, const GenerateRequest& request) {
   const auto engine = disk.start();
@@ -104,7 +117,7 @@ TEST_CASE("what memory had to give up is read from disk") {
   const auto engine = disk.start();
   const auto first = endless(ids(400, 3), 2);
   const Answer cold = ask(*engine, first);
-  REQUIRE(wait_for([&] { return engine->stats().disk_states > 0; }));
+  REQUIRE(written(*engine));
   for (std::int32_t i = 0; i < 12; ++i) {
     REQUIRE_FALSE(ask(*engine, endless(ids(400, 100 + i), 2)).error);
   }
