@@ -86,7 +86,7 @@ rm -rf "$work/tiny"
 "$cairn" model info "$work/tiny" | grep -q '^parameters' || fail "model info"
 refuses "$work/tiny" model make --shape tiny "$work/tiny"
 [ "$("$cairn" model tokenize --model demo 'Hello')" != "[]" ] || fail "model tokenize"
-refuses "0 - 1024" bench model --shape tiny --threads 100000
+refuses "0 to 1024" bench model --shape tiny --threads 100000
 one=$("$cairn" run --model demo --prompt 'Hello' --max-tokens 8 --temperature 0 --threads 2 -q)
 two=$(echo 'Hello' | "$cairn" run --model demo --max-tokens 8 --temperature 0 --threads 1 -q)
 [ "$one" = "$two" ] || fail "run gave '$one', then '$two'"
