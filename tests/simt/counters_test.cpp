@@ -153,4 +153,22 @@ TEST_CASE("writing what the launch loads as read-only is reported while counting
           }).empty());
 }
 
+TEST_CASE("blocks that race for global memory are reported while counting") {
+  Buffer<float> data(std::vector<float>(128, 1.0F));
+  float* p = data.data();
+  const auto run = [p](Blocks blocks, unsigned store_stride, unsigned load_stride) {
+    Counting counting(blocks);
+    run_threads<32>({2}, [=](std::byte*) {
+      const unsigned t = threadIdx.x;
+      store_global(p + blockIdx.x * store_stride + t,
+                   load_global(p + 64 + blockIdx.x * load_stride + t));
+    });
+  };
+  REQUIRE_NOTHROW(run(Blocks::independent, 32, 32));
+  REQUIRE_NOTHROW(run(Blocks::independent, 32, 0));  // both read the same words
+  REQUIRE_THROWS_WITH(run(Blocks::independent, 31, 32), Catch::Contains("blocks race"));
+  REQUIRE_THROWS_WITH(run(Blocks::independent, 64, 32), Catch::Contains("blocks race"));
+  REQUIRE_NOTHROW(run(Blocks::may_meet, 64, 32));
+}
+
 }  // namespace cairn::simt

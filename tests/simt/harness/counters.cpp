@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "tests/simt/harness/harness.hpp"
@@ -28,12 +27,28 @@ struct Entry {
 // Filled by fibers, so of fixed size: they may not allocate what others free.
 constexpr std::size_t kMaxEntries = std::size_t{1} << 21;
 
+/// Who has loaded and stored a word in this launch.
+struct Touched {
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  static constexpr std::uint64_t kSeveral = kNone - 1;
+  std::uint64_t reader = kNone;  // a block
+  std::uint64_t writer = kNone;
+  bool read_only = false;
+
+  static void add(std::uint64_t& who, std::uint64_t block) {
+    who = who == kNone || who == block ? block : kSeveral;
+  }
+  bool between_blocks() const {
+    return writer == kSeveral || (writer != kNone && reader != kNone && reader != writer);
+  }
+};
+
 struct Log {
   std::unique_ptr<Entry[]> entries{new Entry[kMaxEntries]};
   std::size_t count = 0;
   Counters launch;
-  std::unordered_set<std::uintptr_t> read_only;  // 4-byte words
-  std::unordered_set<std::uintptr_t> written;
+  std::unordered_map<std::uintptr_t, Touched> words;  // of 2 bytes of global memory
+  std::uint64_t block = 0;
 };
 
 std::unique_ptr<Log> open_log;
@@ -92,9 +107,24 @@ void number_turns(Log& log) {
 }
 
 void remember_words(Log& log, const Entry& e) {
-  if (e.kind != Access::read_only_load && e.kind != Access::global_store) return;
-  auto& words = e.kind == Access::global_store ? log.written : log.read_only;
-  for (std::uintptr_t w = e.address / 4; w <= (e.address + e.bytes - 1) / 4; ++w) words.insert(w);
+  if (is_shared(e.kind)) return;
+  for (std::uintptr_t w = e.address / 2; w <= (e.address + e.bytes - 1) / 2; ++w) {
+    Touched& word = log.words[w];
+    Touched::add(e.kind == Access::global_store ? word.writer : word.reader, log.block);
+    word.read_only = word.read_only || e.kind == Access::read_only_load;
+  }
+}
+
+/// Throws for what the words of a launch show.
+void check_words(const Log& log, const char* kernel, bool blocks_may_meet) {
+  for (const auto& [address, word] : log.words) {
+    if (word.read_only && word.writer != Touched::kNone) {
+      throw Fault(std::string("kernel ") + kernel + " writes what it loads as read-only");
+    }
+    if (!blocks_may_meet && word.between_blocks()) {
+      throw Fault(std::string("kernel ") + kernel + ": blocks race for a word of global memory");
+    }
+  }
 }
 
 }  // namespace
@@ -143,6 +173,7 @@ void count_block() {
     begin = next;
   }
   log.count = 0;
+  ++log.block;
 }
 
 void count_launch(const LaunchShape& shape) {
@@ -150,20 +181,21 @@ void count_launch(const LaunchShape& shape) {
   Log& log = *open_log;
   log.launch.launches = 1;
   counting->kernels_[shape.kernel] += log.launch;
-  const bool clash = std::any_of(log.written.begin(), log.written.end(),
-                                 [&](std::uintptr_t w) { return log.read_only.count(w) > 0; });
-  discard_counts();
-  if (clash) {
-    throw Fault(std::string("kernel ") + shape.kernel + " writes what it loads as read-only");
+  try {
+    check_words(log, shape.kernel, counting->blocks_ == Blocks::may_meet);
+  } catch (const Fault&) {
+    discard_counts();
+    throw;
   }
+  discard_counts();
 }
 
 void discard_counts() {
   if (open_log == nullptr) return;
   open_log->count = 0;
   open_log->launch = {};
-  open_log->read_only.clear();
-  open_log->written.clear();
+  open_log->words.clear();
+  open_log->block = 0;
 }
 
 Counters& Counters::operator+=(const Counters& other) {
@@ -179,7 +211,7 @@ Counters& Counters::operator+=(const Counters& other) {
   return *this;
 }
 
-Counting::Counting() {
+Counting::Counting(Blocks blocks) : blocks_(blocks) {
   if (counting != nullptr) throw std::logic_error("one Counting at a time");
   open_log = std::make_unique<Log>();
   counting = this;

@@ -37,11 +37,15 @@ struct Counters {
   Counters& operator+=(const Counters& other);
 };
 
-/// Counts the launches during its life. One at a time; not during a launch. It also ends a launch
-/// with Fault that reads a word as read-only and writes it.
+/// Whether blocks of one launch may exchange data through global memory (ordered by atomics).
+enum class Blocks { independent, may_meet };
+
+/// Counts the launches during its life. One at a time; not during a launch. From the same accesses
+/// it ends a launch with Fault that stores to a word it loads as read-only, or whose independent
+/// blocks touch the same word, one of them storing.
 class Counting {
  public:
-  Counting();
+  explicit Counting(Blocks blocks = Blocks::independent);
   ~Counting();
   Counting(const Counting&) = delete;
   Counting& operator=(const Counting&) = delete;
@@ -53,6 +57,7 @@ class Counting {
  private:
   friend void count_block();
   friend void count_launch(const struct LaunchShape& shape);
+  Blocks blocks_;
   std::map<std::string, Counters> kernels_;
 };
 
