@@ -13,7 +13,8 @@ class Fault : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Bytes that no kernel may change: compared with 0xa5 after every launch until unguard(begin).
+/// Bytes that no kernel may change: compared with 0xa5 after every launch until unguard(begin). Not
+/// during a launch of another OS thread.
 void guard(const std::byte* begin, std::size_t bytes);
 void unguard(const std::byte* begin);
 
