@@ -99,14 +99,15 @@ void complete_multiply(void* const (&requests)[32]) {
       b[k][column] = half_of(lane->b[k / 8], k % 2, first->bf16);
     }
   }
-  for (int i = 0; i < 32; ++i) {
-    float* d = static_cast<const Multiply*>(requests[i])->d;
-    for (int j = 0; j < 4; ++j) {
-      const int row = i / 4 + j / 2 * 8;
-      const int column = i % 4 * 2 + j % 2;
-      double sum = 0;
-      for (int k = 0; k < first->depth; ++k) sum += a[row][k] * b[k][column];
-      d[j] = static_cast<float>(static_cast<double>(d[j]) + sum);
+  for (int row = 0; row < 16; ++row) {
+    double sum[8] = {};
+    for (int k = 0; k < first->depth; ++k) {
+      for (int column = 0; column < 8; ++column) sum[column] += a[row][k] * b[k][column];
+    }
+    for (int column = 0; column < 8; ++column) {
+      const auto* lane = static_cast<const Multiply*>(requests[row % 8 * 4 + column / 2]);
+      float& d = lane->d[row / 8 * 2 + column % 2];
+      d = static_cast<float>(static_cast<double>(d) + sum[column]);
     }
   }
 }
