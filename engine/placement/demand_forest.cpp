@@ -80,6 +80,11 @@ double DemandForest::rate_now(const Point& p) const {
   return rates_->points->at(table_class(p), feature(p)).rate(tick_ - p.last);
 }
 
+bool DemandForest::expects_split() const {
+  if (last_atoms_.empty()) return false;
+  return last_turn_ == 0 || !options_.mixture || interior_.knows();
+}
+
 double DemandForest::meaning_hits(StateKind kind) const {
   Point p;
   p.kind = meaning_of(kind);
@@ -251,8 +256,10 @@ void DemandForest::sweep() {
   const bool fresh = adopted_ > 0 && rates_->tick + kStale >= tick_;
   if (!fresh) renew_rates();
 
+  const auto claims = static_cast<std::uint64_t>(tree_.claims());
+  const std::uint64_t idle = std::max(options_.idle, options_.per_claim * claims);
   for (std::size_t i = active_.size(); i-- > 0;) {
-    if (tick_ - points_[active_[i]].last > options_.idle) deactivate(active_[i]);
+    if (tick_ - points_[active_[i]].last > idle) deactivate(active_[i]);
   }
   std::erase_if(watched_, [&](std::int32_t slot) {
     Young& y = young_[static_cast<std::size_t>(slot)];

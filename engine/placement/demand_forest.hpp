@@ -17,17 +17,18 @@
 namespace cairn::engine {
 
 struct DemandOptions {
-  double horizon = 64;         // of discounting, ticks
-  double half_life = 4000;     // of the tables, ticks
-  int sweep_every = 8;         // ticks
-  std::uint64_t idle = 2048;   // ticks after which a point is forgotten
-  std::uint64_t young = 4096;  // ticks for which a prompt's first split is waited for
-  std::size_t atoms = 16;      // positions at which it is expected
-  bool classes = true;         // kinds, hits, turns and gaps tell points apart
-  bool turns = true;           // how many ends are above one tells it apart
-  bool gaps = true;            // so does the time between a branch's last two events
-  bool interior = true;        // first splits are predicted at all
-  bool mixture = true;         // from where earlier prompts split; else evenly
+  double horizon = 64;          // of discounting, ticks
+  double half_life = 4000;      // of the tables, ticks
+  int sweep_every = 8;          // ticks
+  std::uint64_t idle = 2048;    // ticks after which a point is forgotten, or, if that is more,
+  std::uint64_t per_claim = 8;  // this many for each state: what turns over slowly comes back late
+  std::uint64_t young = 4096;   // ticks for which a prompt's first split is waited for
+  std::size_t atoms = 16;       // positions at which it is expected
+  bool classes = true;          // kinds, hits, turns and gaps tell points apart
+  bool turns = true;            // how many ends are above one tells it apart
+  bool gaps = true;             // so does the time between a branch's last two events
+  bool interior = true;         // first splits are predicted at all
+  bool mixture = true;          // from where earlier prompts split; else evenly
 };
 
 /// A tree point: a prompt's end, a place where some overlap ended, or a position with a meaning
@@ -82,6 +83,9 @@ class DemandForest final : public TreeListener {
   /// Of a first split there, all atoms together: rate per tick, and expected discounted number.
   double last_split_rate() const { return rates_->splits->at(last_turn_, 0).rate(1); }
   double last_split_hits() const { return rates_->splits->at(last_turn_, 0).hits(1); }
+  /// Whether a first split is to be looked for there at all: not where a prompt goes on from
+  /// another's end, as chats do, before some have been seen.
+  bool expects_split() const;
   /// Expected discounted number of hits on a new position of that meaning, as a point of its own.
   double meaning_hits(StateKind kind) const;
 

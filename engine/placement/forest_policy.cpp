@@ -59,14 +59,15 @@ void ForestPolicy::adopt(const std::shared_ptr<const Plan>& plan) {
 }
 
 // Few objects do not fill a budget evenly, so the least dense is not always the one to go: what the
-// best plan within the budget leaves out goes instead. One solution serves until the claims change.
+// best plan within the budget leaves out goes instead. A byte left free saves what the next request
+// would have to drop, so it counts at the price. One solution serves until the claims change.
 PlanNode ForestPolicy::solved_victim(const Usable& usable) {
   if (budget_ == 0 || tree().claims() > options_.exact_below || tree().bytes() <= budget_) {
     return kNoPlanNode;
   }
   if (left_out_.empty()) {
-    left_out_ =
-        claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_), 0, usable);
+    left_out_ = claims_.left_out(tree(), *demand_, costs_.prefill, static_cast<double>(budget_),
+                                 options_.byte_worth * price_, usable);
     std::reverse(left_out_.begin(), left_out_.end());
   }
   while (!left_out_.empty()) {
@@ -110,100 +111,6 @@ PlanNode ForestPolicy::listed_victim(const Usable& usable) {
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
   }
   return found;
-}
-
-std::int32_t ForestPolicy::rounded(std::int32_t position) const {
-  return position < options_.round_from ? position : position - position % options_.round_to;
-}
-
-// Greedily the position that saves most of what the fresh part's atoms are expected to cost.
-void ForestPolicy::add_interior(const RequestView& request, std::vector<Placement>& out) const {
-  const std::vector<std::int32_t>& atoms = demand_->last_atoms();
-  if (atoms.empty()) return;
-  const double each = demand_->last_split_rate() / static_cast<double>(atoms.size());
-  // Per tick: what the place must earn, and what writing it costs over the hits it may bring.
-  const double held = options_.entry * price_ * static_cast<double>(tree().costs().state_bytes);
-  const double hits = demand_->last_split_hits();
-  const double written = hits > 0 ? costs_.write * demand_->last_split_rate() / hits : 0;
-  const double least = std::max(held, written);
-  std::vector<std::int32_t> chosen{request.resume};
-  for (const Placement& p : out) chosen.push_back(p.position);
-  std::sort(chosen.begin(), chosen.end());
-  const std::size_t most = request.spare_room ? options_.interior_spare : options_.interior;
-  for (std::size_t k = 0; k < most; ++k) {
-    double best = 0;
-    std::int32_t where = 0;
-    for (const std::int32_t atom : atoms) {
-      const std::int32_t x = rounded(atom);
-      if (x <= request.resume) continue;  // rounded to before the fresh part
-      const auto next = std::upper_bound(chosen.begin(), chosen.end(), x);
-      const std::int32_t above = *std::prev(next);
-      if (x <= above) continue;
-      const std::int32_t below = next == chosen.end() ? request.length : *next;
-      double served = 0;
-      for (const std::int32_t a : atoms) served += a >= x && a < below ? each : 0;
-      const double gain = served * costs_.prefill.between(above, x);
-      if (gain > best) {
-        best = gain;
-        where = x;
-      }
-    }
-    if (where == 0 || best <= least) return;
-    out.push_back({where, StateKind::planned});
-    chosen.insert(std::upper_bound(chosen.begin(), chosen.end(), where), where);
-  }
-}
-
-// A client can send thousands of messages in one prompt: each would be claimed, and most given up
-// again at the price of what is cached. What it marked is few.
-void ForestPolicy::add_structure(const RequestView& request, std::vector<Placement>& out) const {
-  std::vector<Placement> fresh;
-  for (const StructuralPoint& p : request.structure) {
-    if (p.position <= request.resume) continue;
-    (p.kind == StateKind::pinned ? out : fresh).push_back({p.position, p.kind});
-  }
-  if (fresh.size() > options_.structural) {
-    fresh.erase(fresh.begin() + 1,
-                fresh.end() - static_cast<std::ptrdiff_t>(options_.structural - 1));
-  }
-  std::int32_t above = request.resume;
-  for (std::size_t i = 0; i < fresh.size(); ++i) {
-    const bool last = i + 1 == fresh.size();
-    const std::int32_t below = last ? request.length - 1 : fresh[i + 1].position;
-    if (!pays(fresh[i], above, below)) continue;
-    above = fresh[i].position;
-    out.push_back(fresh[i]);
-  }
-}
-
-// Whether the hits that a place with a meaning is expected to bring, on itself and on the atoms
-// down to the place below, save more than writing it costs: chats that are only appended to pay for
-// no more than their ends once that is known.
-bool ForestPolicy::pays(const Placement& place, std::int32_t above, std::int32_t below) const {
-  const std::vector<std::int32_t>& atoms = demand_->last_atoms();
-  const auto here = std::count_if(atoms.begin(), atoms.end(), [&](std::int32_t atom) {
-    return atom >= place.position && atom < below;
-  });
-  double hits = demand_->meaning_hits(place.kind);
-  if (here > 0) {
-    hits +=
-        demand_->last_split_hits() * static_cast<double>(here) / static_cast<double>(atoms.size());
-  }
-  return hits * costs_.prefill.between(above, place.position) > costs_.write;
-}
-
-std::vector<Placement> ForestPolicy::place(const RequestView& request) {
-  std::vector<Placement> out;
-  out.push_back({request.length - 1, StateKind::prompt_end});
-  if (request.overlap > request.resume && request.overlap < request.length - 1) {
-    // Where the rounded place has a state already, this branch is worth one of its own.
-    const std::int32_t near = rounded(request.overlap);
-    out.push_back({near > request.resume ? near : request.overlap, StateKind::branch});
-  }
-  add_structure(request, out);
-  add_interior(request, out);
-  tidy(request, out);
-  return out;
 }
 
 }  // namespace cairn::engine

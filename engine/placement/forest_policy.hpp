@@ -14,16 +14,24 @@
 
 namespace cairn::engine {
 
+/// Requests per tick whose overlap is expected to end there.
+struct Ask {
+  std::int32_t position = 0;
+  double rate = 0;
+};
+
 struct ForestOptions {
   DemandOptions demand;
-  std::size_t interior = 4;        // planned positions of a prompt
+  std::size_t interior = 4;        // planned positions of a prompt: at its atoms
   std::size_t interior_spare = 8;  // while nothing has had to be evicted
   std::size_t structural = 16;     // of its message starts: the first and the last ones
+  bool known = true;               // so are known nodes of a path that is computed again
   double entry = 2;                // a planned position must be worth this many times the price
   double price_keep = 0.95;        // of the moving average of dropped densities
   std::int32_t round_from = 512;   // depth from which branch and interior positions are rounded
   std::int32_t round_to = 32;
   std::int64_t exact_below = 64;  // claims up to which what goes is solved for exactly
+  double byte_worth = 1;          // there: of a byte left free, in prices
 };
 
 class ForestPolicy final : public CachePolicy {
@@ -64,7 +72,9 @@ class ForestPolicy final : public CachePolicy {
   std::int32_t rounded(std::int32_t position) const;
   void add_structure(const RequestView& request, std::vector<Placement>& out) const;
   bool pays(const Placement& place, std::int32_t above, std::int32_t below) const;
-  void add_interior(const RequestView& request, std::vector<Placement>& out) const;
+  bool branches(const RequestView& request) const;
+  std::vector<Ask> asks(const RequestView& request) const;
+  void add_expected(const RequestView& request, std::vector<Placement>& out) const;
 
   ForestOptions options_;
   PolicyCosts costs_;

@@ -45,8 +45,10 @@ double InteriorMixture::density(int component, std::int32_t start, std::int32_t 
   return (near + kSmooth * uniform) / (inside + kSmooth);
 }
 
+bool InteriorMixture::knows() const { return splits_.size() >= kFewest; }
+
 void InteriorMixture::first_split(std::int32_t start, std::int32_t position, std::int32_t length) {
-  if (splits_.size() >= kFewest) {
+  if (knows()) {
     for (int c = 0; c <= kUniform; ++c) {
       double& loss = loss_[static_cast<std::size_t>(c)];
       loss = kForget * loss - std::log(density(c, start, position, length));
@@ -62,7 +64,7 @@ void InteriorMixture::first_split(std::int32_t start, std::int32_t position, std
 
 std::array<double, 4> InteriorMixture::weights() const {
   std::array<double, 4> w{0, 0, 0, 1};
-  if (splits_.size() < kFewest) return w;
+  if (!knows()) return w;
   const double least = *std::min_element(loss_.begin(), loss_.end());
   double sum = 0;
   for (std::size_t c = 0; c < 4; ++c) sum += w[c] = std::exp(least - loss_[c]);

@@ -28,6 +28,8 @@ class InteriorMixture {
   bool read(std::span<const double>& in);
 
   std::size_t samples() const { return splits_.size(); }
+  /// Enough of them to tell where prompts split; until then evenly.
+  bool knows() const;
   /// position, fraction, distance from the end, uniform; they sum to 1.
   std::array<double, 4> weights() const;
 

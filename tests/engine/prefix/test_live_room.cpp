@@ -35,6 +35,7 @@ double cost_after_running_work(std::uint32_t seed, std::int64_t exact_below) {
   ForestOptions options;
   options.exact_below = exact_below;
   options.interior_spare = 1;  // few enough to be solved for
+  options.byte_worth = 0;      // what is left now counts, not what free bytes save later
   FakeServer s(1 << 20, std::make_unique<ForestPolicy>(options));
   RandomPrompts random(seed);
   for (int i = 0; i < 14; ++i) s.serve(random.next());
