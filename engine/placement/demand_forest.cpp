@@ -80,9 +80,8 @@ double DemandForest::rate_now(const Point& p) const {
   return rates_->points->at(table_class(p), feature(p)).rate(tick_ - p.last);
 }
 
-bool DemandForest::expects_split() const {
-  if (last_atoms_.empty()) return false;
-  return last_turn_ == 0 || !options_.mixture || interior_.knows();
+bool DemandForest::goes_on_untold() const {
+  return last_turn_ > 0 && options_.mixture && !interior_.knows();
 }
 
 double DemandForest::meaning_hits(StateKind kind) const {

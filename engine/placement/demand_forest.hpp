@@ -83,9 +83,9 @@ class DemandForest final : public TreeListener {
   /// Of a first split there, all atoms together: rate per tick, and expected discounted number.
   double last_split_rate() const { return rates_->splits->at(last_turn_, 0).rate(1); }
   double last_split_hits() const { return rates_->splits->at(last_turn_, 0).hits(1); }
-  /// Whether a first split is to be looked for there at all: not where a prompt goes on from
-  /// another's end, as chats do, before some have been seen.
-  bool expects_split() const;
+  /// The last request goes on from another's end, as chats do, and too few first splits have been
+  /// seen to expect one.
+  bool goes_on_untold() const;
   /// Expected discounted number of hits on a new position of that meaning, as a point of its own.
   double meaning_hits(StateKind kind) const;
 

@@ -47,13 +47,16 @@ std::int32_t ForestPolicy::rounded(std::int32_t position) const {
 std::vector<Ask> ForestPolicy::asks(const RequestView& request) const {
   std::vector<Ask> out;
   const std::vector<std::int32_t>& atoms = demand_->last_atoms();
-  if (demand_->expects_split()) {
+  if (!atoms.empty() && !demand_->goes_on_untold()) {
     const double each = demand_->last_split_rate() / static_cast<double>(atoms.size());
     for (const std::int32_t atom : atoms) out.push_back({atom, each});
   }
   if (!options_.known) return out;
   PlanNode child = kNoPlanNode;  // on the path
-  for (PlanNode n = request.end_node; n != request.overlap_node; n = tree()[n].parent) child = n;
+  for (PlanNode n = request.end_node; n != request.overlap_node && n != kPlanRoot;
+       n = tree()[n].parent) {
+    child = n;
+  }
   PlanNode node = request.overlap_node;
   for (int i = 0; i < kKnownNodes && tree()[node].depth > request.resume; ++i) {
     double rate = demand_->served(node);
