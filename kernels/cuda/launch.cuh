@@ -86,16 +86,16 @@ void launch(const Grid& grid, Stream stream, const typename Kernel::Args& args) 
   if (grid.blocks() == 0) return;
   const auto entry = reinterpret_cast<const void*>(&run_kernel<Kernel>);
   cudaError_t status = cudaSuccess;
-  if constexpr (kSharedBytes < Kernel >> 48 * 1024) {
+  constexpr std::size_t kBytes = kSharedBytes<Kernel>;
+  if constexpr (kBytes > 48 * 1024) {
     status = cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(kSharedBytes<Kernel>));
+                                  static_cast<int>(kBytes));
   }
   if (status == cudaSuccess) {
     const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
                       static_cast<unsigned>(grid.z));
     void* arguments[] = {const_cast<typename Kernel::Args*>(&args)};
-    status = cudaLaunchKernel(entry, blocks, dim3(Kernel::kThreads), arguments,
-                              kSharedBytes<Kernel>, stream);
+    status = cudaLaunchKernel(entry, blocks, dim3(Kernel::kThreads), arguments, kBytes, stream);
   }
   if (status != cudaSuccess) {
     throw DeviceError(std::string("launch of ") + Kernel::kName + ": " +
