@@ -10,13 +10,6 @@
 
 namespace cairn::kernels::cuda {
 
-/// acc plus the squares of four values, one fma each, ascending.
-__device__ __forceinline__ float add_squares(const Vec<float, 4>& x, float acc) {
-  CAIRN_UNROLL
-  for (int j = 0; j < 4; ++j) acc = fma_rn(x.lane[j], x.lane[j], acc);
-  return acc;
-}
-
 /// Block r norms row r and keeps it in registers: each value is read once. Thread t holds the
 /// vectors t, t + 256, ... of four values; kVectors of them cover the width, and a thread that has
 /// fewer adds nothing, so the order does not depend on kVectors.

@@ -3,10 +3,19 @@
 #pragma once
 
 #include "kernels/cpu/codegen.hpp"
+#include "kernels/cuda/lane.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/memory.cuh"
+#include "kernels/cuda/vec.cuh"
 
 namespace cairn::kernels::cuda {
+
+/// acc plus the squares of four values, one fma each, ascending.
+__device__ __forceinline__ float add_squares(const Vec<float, 4>& x, float acc) {
+  CAIRN_UNROLL
+  for (int j = 0; j < 4; ++j) acc = fma_rn(x.lane[j], x.lane[j], acc);
+  return acc;
+}
 
 /// Lanes fold by halves inside groups of kLanes (a power of 2): j + (j + kLanes / 2), ..., j + (j +
 /// 1). Every lane gets the sum, with the same bits, since a + b is b + a. Whole warps only.

@@ -47,6 +47,15 @@ Floats rounded(const Floats& v) {
   }
 }
 
+/// "Fold by halves" of docs/order.md: a list of partial sums that halves until one is left.
+inline float fold(Floats v) {
+  for (; v.size() > 1; v.resize(v.size() / 2)) {
+    const std::size_t half = v.size() / 2;
+    for (std::size_t i = 0; i < half; ++i) v[i] = v[i] + v[i + half];
+  }
+  return v[0];
+}
+
 /// A launch moved the least bytes and asked for whole sectors: the bars of docs/gpu.md.
 inline void require_efficient(const Counters& counted, std::int64_t least_bytes) {
   const std::int64_t sectors = counted.loads.sectors + counted.stores.sectors;

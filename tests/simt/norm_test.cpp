@@ -9,15 +9,6 @@ namespace {
 
 constexpr float kEps = 1e-6F;
 
-/// The order of docs/order.md, written as a list of partial sums that halves until one is left.
-float fold(Floats v) {
-  for (; v.size() > 1; v.resize(v.size() / 2)) {
-    const std::size_t half = v.size() / 2;
-    for (std::size_t i = 0; i < half; ++i) v[i] = v[i] + v[i + half];
-  }
-  return v[0];
-}
-
 /// Sum of squares where thread t of `threads` takes the groups t, t + threads, ... of four values.
 float sum_squares(const float* x, std::int64_t n, std::size_t threads) {
   Floats sums(threads, 0.0F);
