@@ -21,6 +21,8 @@ template <class Out>
 __device__ __forceinline__ Out narrow(float x) {
   if constexpr (std::is_same_v<Out, float>) {
     return x;
+  } else if constexpr (std::is_same_v<Out, F16>) {
+    return to_f16(x);
   } else {
     return to_bf16(x);
   }
