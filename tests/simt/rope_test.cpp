@@ -50,7 +50,7 @@ struct Written {
 
 /// Sequence s has the blocks s, s + kSequences, ...
 constexpr std::int32_t kSequences = 3;
-constexpr std::int32_t kBlocks = 5;  // of each sequence
+constexpr std::int32_t kBlocks = 30;  // of each sequence
 
 template <class Element>
 std::vector<std::uint16_t> bits_of(const Buffer<Element>& buffer) {
@@ -152,6 +152,16 @@ TEST_CASE("qk_rope has the bits of the CPU kernels and writes the rows' slots on
     check_rows<Bf16>({shape, {0}, {5}});
     check_rows<Bf16>({shape, {}, {}});
   }
+}
+
+TEST_CASE("qk_rope sums squares in the CPU's order") {
+  // A last place of the sum turns the rounding of one value in some thousands.
+  std::vector<std::int32_t> sequence, positions;
+  for (std::int32_t row = 0; row < kSequences * kBlocks * 16; ++row) {
+    sequence.push_back(row % kSequences);
+    positions.push_back(row / kSequences);
+  }
+  check_rows<F16>({kSmall, sequence, positions});
 }
 
 TEST_CASE("qk_rope takes any number of heads") {
