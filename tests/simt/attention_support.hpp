@@ -2,6 +2,8 @@
 // Sequences in paged memory for the tests of attention, and its documented order in plain loops.
 #pragma once
 
+#include <limits>
+#include <memory>
 #include <numeric>
 
 #include "kernels/cuda/attention.hpp"
