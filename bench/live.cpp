@@ -23,23 +23,21 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: bench_live chat|copies|solve|document|all --model DIR [--json] [--threads N]\n"
-    "                  [--pairs N] [--compare-every N]\n"
+    "                  [--pairs N] [--compare-every N] [--nodes N]\n"
     "  chat      time to the first token of a chat that only grows, forest beside last\n"
     "  copies    a state copied out within a pass, and one copied in, beside plain copies\n"
     "  solve     steps of decoding by one thread with a solver at work beside them\n"
     "  document  tokens computed of questions on a document, answers bit for bit\n"
     "Look-ups among 100,000 places need no engine: bench_prefix times them.\n"
-    "--pairs: of runs (solve, copies) or turns (chat) that are compared. --compare-every: each "
-    "how\n"
-    "manyeth answer of 'document' is also computed without a cache.\n"
-    "DIR: 'cairn model make --shape qwen3.5-0.8b DIR' makes one of a published shape. Exits 1 "
-    "when\n"
-    "a limit is missed.\n";
+    "--pairs: of runs (solve, copies) or turns (chat) that are compared. --nodes: of the forest\n"
+    "that is solved, 100,000 unless told. --compare-every: each how manyeth answer of 'document'\n"
+    "is also computed without a cache. DIR: 'cairn model make --shape qwen3.5-0.8b DIR' makes one\n"
+    "of a published shape. Exits 1 when a limit is missed.\n";
 
 struct Arguments {
   std::string command, model;
   bool json = false;
-  int threads = 0, pairs = 0, compare_every = 1;  // 0: the defaults
+  int threads = 0, pairs = 0, nodes = 0, compare_every = 1;  // 0: the defaults
 };
 
 int number(const std::string& name, const char* text) {
@@ -67,6 +65,8 @@ Arguments parse(int argc, char** argv) {
       a.threads = number(name, argv[i]);
     } else if (name == "--pairs") {
       a.pairs = number(name, argv[i]);
+    } else if (name == "--nodes") {
+      a.nodes = number(name, argv[i]);
     } else if (name == "--compare-every") {
       a.compare_every = std::max(number(name, argv[i]), 1);
     } else {
@@ -82,6 +82,9 @@ Options options_of(const Arguments& a) {
   Options options;
   options.model = a.model;
   if constexpr (requires { options.threads; }) options.threads = a.threads;
+  if constexpr (requires { options.nodes; }) {
+    if (a.nodes > 0) options.nodes = a.nodes;
+  }
   if constexpr (requires { options.pairs; }) {
     if (a.pairs > 0) options.pairs = a.pairs;
   }
