@@ -27,7 +27,7 @@ struct MarkSigns {
 std::optional<MarkSigns> unused_signs(std::string_view text);
 
 /// How many places are marked. Errors: bad_request naming the first `cache_control` that is not
-/// {"type": "ephemeral"} (a string `ttl` is read over), and more than kMaxCacheMarks.
+/// {"type": "ephemeral"} (a string `ttl` is ignored), and more than kMaxCacheMarks.
 Result<std::size_t> count_marks(const json::Value& messages);
 /// The messages with a sign at each marked place. They must have passed count_marks and
 /// normalise_messages.
