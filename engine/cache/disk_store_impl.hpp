@@ -52,7 +52,7 @@ class DiskStore::Impl {
   /// A store of another fingerprint, with the sizes that it names itself, to be made smaller; null:
   /// nothing could be made of it, and it is deleted.
   static std::unique_ptr<Impl> open_other(const DiskOptions& options,
-                                          std::shared_ptr<const DiskRoot> root,
+                                          const std::shared_ptr<const DiskRoot>& root,
                                           const std::string& name);
 
   // disk_store_write.cpp

@@ -82,9 +82,9 @@ DiskScan scan_store(const DiskRoot& root, const std::string& name) {
 
 }  // namespace
 
-std::unique_ptr<DiskStore::Impl> DiskStore::Impl::open_other(const DiskOptions& options,
-                                                             std::shared_ptr<const DiskRoot> root,
-                                                             const std::string& name) {
+std::unique_ptr<DiskStore::Impl> DiskStore::Impl::open_other(
+    const DiskOptions& options, const std::shared_ptr<const DiskRoot>& root,
+    const std::string& name) {
   auto directory = DiskDirectory::open(*root, name, false);
   if (!directory) return nullptr;
   auto impl = std::make_unique<Impl>(options, root, directory.take());
