@@ -58,7 +58,7 @@ struct DeltaRule {
       const Stage& stage = shared.stages[number % 2];
       const int tokens = tokens_at(slice, first);
       Rows k;
-      Rows q;
+      Rows q = {};
       load_rows(stage.k[0], k);
       for (int t = 0; t < tokens; ++t) {
         advance(stage, t, t + 1 < tokens ? t + 1 : t, k, q, s, shared.o);
@@ -67,7 +67,7 @@ struct DeltaRule {
           ++save;
         }
       }
-      read_out(q, s, shared.o[tokens - 1]);
+      read_out(q, s, shared.o[tokens - 1], true);
       __syncthreads();  // o is complete and the stage may be filled again
       store_outputs(a, slice.row + first, tokens, shared.o);
     }
@@ -132,7 +132,8 @@ struct DeltaRule {
     Row seen = product(k, s);
     CAIRN_UNROLL
     for (int c = 0; c < kColumns; ++c) seen.lane[c] = sum_lanes<kLanes>(seen.lane[c]);
-    if (t > 0) read_out(q, s, o[t - 1]);
+    // Without a branch it fills the time of the shuffles above; at t = 0 the result is dropped.
+    read_out(q, s, o[t > 0 ? t - 1 : 0], t > 0);
     const float decay = gates.lane[0];
     const float beta = gates.lane[1];
     Row d;
@@ -177,7 +178,8 @@ struct DeltaRule {
 
   /// o = S^T q of this warp's columns. Lanes fold by halves as in sum_lanes, but while a lane has
   /// several columns it keeps half of them: the first step's upper lanes the upper half, and so on.
-  static __device__ void read_out(const Rows& q, const State& s, float (&o)[kDeltaTile]) {
+  static __device__ void read_out(const Rows& q, const State& s, float (&o)[kDeltaTile],
+                                  bool wanted) {
     Row sum = product(q, s);
     const auto lane = static_cast<int>(threadIdx.x);
     int column = lane_column();
@@ -196,7 +198,7 @@ struct DeltaRule {
     }
     constexpr int kSharers = kLanes / kColumns;  // lanes that end with the same column
     const float total = sum_lanes<kSharers>(sum.lane[0]);
-    if (lane % kSharers == 0) store_shared(&o[column], total);
+    if (wanted && lane % kSharers == 0) store_shared(&o[column], total);
   }
 
   static __device__ void load_rows(const float (&from)[kKeyDim], Rows& rows) {
