@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <string>
 
 #include "actors/messages.hpp"
@@ -20,6 +22,7 @@ namespace cairn::actors {
 namespace {
 
 constexpr std::uint64_t kDefaultCacheCap = 8ULL << 30U;
+constexpr double kMostCopyTokens = 1e9;  // copies that never pay
 
 // MemAvailable of /proc/meminfo, which counts what the page cache would give back.
 std::uint64_t available_memory() {
@@ -46,6 +49,12 @@ std::string shape_of(const model::ModelConfig& c) {
   return text.data();
 }
 
+std::string shortest(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", value);
+  return text.data();
+}
+
 }  // namespace
 
 void check_options(const EngineOptions& o) {
@@ -62,6 +71,8 @@ void check_options(const EngineOptions& o) {
   require(o.context_length >= 0, "context_length", "0 (the model's) or more");
   require(o.max_choices >= 1, "max_choices", "1 or more");
   require(o.forest_nodes >= 16, "forest_nodes", "16 or more");
+  require(!o.copy_tokens || (*o.copy_tokens >= 0 && *o.copy_tokens <= kMostCopyTokens),
+          "copy_tokens", "0 to 1e9 tokens, or unset (as measured)");
   require(o.request_timeout.count() > 0, "request_timeout", "a positive time");
   require(o.disk_max_age.count() >= 0, "disk_max_age", "0 (no limit) or a positive time");
   require(o.cache_scope == "global" || o.cache_scope == "key", "cache_scope",
@@ -84,6 +95,24 @@ std::uint64_t default_cache_bytes(const model::MemoryLayout& layout, std::int32_
       2 * layout.state_bytes +
       static_cast<std::uint64_t>(engine::blocks_for(context_length) + 1) * layout.kv_block_bytes;
   return std::max(std::min(kDefaultCacheCap, available_memory() / 4), least);
+}
+
+double seconds_to_copy_state(model::Backend& backend) {
+  constexpr std::int32_t kCopies = 3;  // an interrupted one is not taken for the machine's speed
+  const model::MemoryLayout layout = backend.layout();
+  engine::MemoryPools pools(layout, (kCopies + 1) * layout.state_bytes + layout.kv_block_bytes);
+  auto states = pools.reserve(0, kCopies + 1);
+  check(states.has_value(), "states do not fit pools made for them");
+  const engine::StateRef from = states->take_state();
+  backend.reset_state(from.data());
+  double least = std::numeric_limits<double>::infinity();
+  for (std::int32_t i = 0; i < kCopies; ++i) {
+    const engine::StateRef to = states->take_state();
+    const auto start = Clock::now();
+    backend.copy_state(from.data(), to.data());
+    least = std::min(least, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return least;
 }
 
 EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,
@@ -124,6 +153,7 @@ EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,
   add("max_stop_strings", static_cast<std::uint64_t>(o.max_stop_strings));
   add("max_cache_salt_bytes", static_cast<std::uint64_t>(o.max_cache_salt_bytes));
   add("forest_nodes", static_cast<std::uint64_t>(o.forest_nodes));
+  info.limits.emplace_back("copy_tokens", o.copy_tokens ? shortest(*o.copy_tokens) : "as measured");
   add("request_timeout_ms", static_cast<std::uint64_t>(o.request_timeout.count()));
   if (shared.disk) {
     const std::uint64_t age = static_cast<std::uint64_t>(o.disk_max_age.count());

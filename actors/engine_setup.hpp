@@ -16,6 +16,10 @@ std::int32_t resolve_context(const EngineOptions& options, const model::ModelCon
 /// A quarter of the free memory, at most 8 GiB and at least one whole context.
 std::uint64_t default_cache_bytes(const model::MemoryLayout& layout, std::int32_t context_length);
 
+/// Seconds that copying one state to memory that was never written takes, as the first copies out
+/// do; the quickest of a few. Uses the memory of four states meanwhile.
+double seconds_to_copy_state(model::Backend& backend);
+
 /// Everything but what only a running engine knows. Options, bundle, context and disk are set.
 EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,
                     const model::MemoryLayout& layout);

@@ -91,6 +91,7 @@ ActorEngine::ActorEngine(EngineOptions options, std::shared_ptr<Metrics> metrics
   std::uint64_t& bytes = shared_->options.cache_bytes;
   if (bytes == 0) bytes = actors::default_cache_bytes(layout, shared_->context_length);
   shared_->pools = std::make_shared<engine::MemoryPools>(layout, bytes);
+  shared_->seconds_per_state_copy = actors::seconds_to_copy_state(**first);
   open_disk(backend, layout);
   info_ = actors::describe(*shared_, backend, layout);
   actors::count_limits(info_, *shared_);

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/log.hpp"
 #include "engine/placement/policy_names.hpp"
+#include "engine/simulate/simulator.hpp"
 #include "metrics/metrics.hpp"
 
 namespace cairn::actors {
@@ -17,6 +19,21 @@ engine::PrefixOptions prefix_options(const EngineOptions& options) {
   p.max_nodes = options.forest_nodes;
   p.share_wait_tokens = options.share_wait_tokens;
   return p;
+}
+
+// In tokens of prefill: what a state costs to copy, and how positions further down cost more.
+// nullopt: no prefill has been measured yet.
+std::optional<engine::PolicyCosts> known_costs(const Shared& shared) {
+  engine::PolicyCosts costs;
+  if (const auto tokens = shared.options.copy_tokens) {
+    costs.write = costs.restore = *tokens;
+    return costs;
+  }
+  const double a = shared.prefill_seconds_a.load();
+  if (a <= 0) return std::nullopt;
+  costs.prefill.b = shared.prefill_seconds_b.load() / a;
+  costs.write = costs.restore = shared.seconds_per_state_copy.load() / a;
+  return costs;
 }
 
 }  // namespace
@@ -48,7 +65,8 @@ void PrefixDesk::on(const Lookup& message) {
     m.request = std::move(cold);
   }
   if (disk_.hold(m)) return;
-  renew_costs();
+  // A request that keeps nothing and finds nothing changes nothing that is kept, or its worth.
+  if (m.request->use_cache) renew_costs();
   const SequenceId seq = m.request->id;
   engine::LookupResult result = cache_.lookup(*m.request);
   if (auto* lease = std::get_if<engine::Lease>(&result)) {
@@ -91,18 +109,17 @@ void PrefixDesk::tell_planner() {
   mail_.planner(std::move(seen));
 }
 
-// In tokens of prefill: what a state costs to copy, and how positions further down cost more.
+// The first measurements are of steps that are short or find cold memory, so that each look-up at
+// first takes what is known by then.
 void PrefixDesk::renew_costs() {
-  constexpr std::uint64_t kEvery = 64;       // lookups
+  constexpr std::uint64_t kEvery = 64;       // lookups, and the first ones
   constexpr std::uint64_t kKeepEvery = 512;  // lookups
-  if (lookups_++ % kEvery != 0) return;
-  if (lookups_ > kEvery && lookups_ / kEvery % (kKeepEvery / kEvery) == 0) on(KeepLearned{});
-  const double a = shared_->prefill_seconds_a.load();
-  if (a <= 0) return;
-  const double copy = shared_->seconds_per_state_copy.load() / a;
-  costs_ = {.prefill = {.a = 1, .b = shared_->prefill_seconds_b.load() / a},
-            .write = copy,
-            .restore = copy};
+  const std::uint64_t before = lookups_++;
+  if (before > 0 && before % kKeepEvery == 0) on(KeepLearned{});
+  if (costs_known_ && before >= kEvery && before % kEvery != 0) return;
+  const std::optional<engine::PolicyCosts> known = known_costs(*shared_);
+  costs_known_ = known.has_value();
+  costs_ = known.value_or(engine::PolicyCosts{.write = engine::kWriteTokens});
   cache_.learn_costs(costs_);
 }
 

@@ -57,6 +57,7 @@ class PrefixDesk {
   std::unordered_map<SequenceId, std::vector<Waiter>> waiters_;  // by leader
   std::shared_ptr<const engine::Plan> plan_;                     // in force; null before the first
   engine::PolicyCosts costs_;
+  bool costs_known_ = false;  // and not merely assumed
   std::uint64_t lookups_ = 0;
   engine::PrefixStats counted_;  // what the counters have been told so far
 };

@@ -50,8 +50,9 @@ struct Shared {
   std::atomic<std::uint64_t> plan_epoch{0};
   std::atomic<double> cache_price{0};
   std::atomic<double> seconds_per_prefill_token{0};  // moving average of the executor's
-  // F of prefill as fitted by the executor, and copying a state in; 0: not known yet.
+  // F of prefill as fitted by the executor; 0: not known yet.
   std::atomic<double> prefill_seconds_a{0}, prefill_seconds_b{0};
+  // Measured once before serving, then the executor's moving average of copies in.
   std::atomic<double> seconds_per_state_copy{0};
   std::vector<std::byte> learned;             // by the policy before this start; empty: nothing
   std::atomic<std::int64_t> plan_backlog{0};  // events that the planner has not yet applied

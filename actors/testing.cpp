@@ -64,6 +64,19 @@ class SlowBackend final : public SameBackend {
   std::chrono::microseconds per_row_;
 };
 
+class SlowCopiesBackend final : public SameBackend {
+ public:
+  SlowCopiesBackend(std::unique_ptr<model::Backend> inner, std::chrono::microseconds per_state)
+      : SameBackend(std::move(inner)), per_state_(per_state) {}
+  void copy_state(const std::byte* from, std::byte* to) override {
+    std::this_thread::sleep_for(per_state_);
+    SameBackend::copy_state(from, to);
+  }
+
+ private:
+  std::chrono::microseconds per_state_;
+};
+
 }  // namespace
 
 void drop_cache(Engine& engine) {
@@ -96,6 +109,12 @@ std::unique_ptr<model::Backend> add_one_ulp_to_restored_states(
 BackendWrapper slow_steps(std::chrono::microseconds per_row) {
   return [per_row](std::unique_ptr<model::Backend> inner) {
     return std::make_unique<SlowBackend>(std::move(inner), per_row);
+  };
+}
+
+BackendWrapper slow_copies(std::chrono::microseconds per_state) {
+  return [per_state](std::unique_ptr<model::Backend> inner) {
+    return std::make_unique<SlowCopiesBackend>(std::move(inner), per_state);
   };
 }
 

@@ -27,5 +27,7 @@ std::unique_ptr<model::Backend> add_one_ulp_to_restored_states(
     std::unique_ptr<model::Backend> inner);
 /// A wrapper that makes every row of a step take that much longer: a larger model.
 BackendWrapper slow_steps(std::chrono::microseconds per_row);
+/// A wrapper that makes every state that is copied in take that much longer: a slower memory.
+BackendWrapper slow_copies(std::chrono::microseconds per_state);
 
 }  // namespace cairn::actors

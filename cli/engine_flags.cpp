@@ -52,6 +52,9 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->transform(CLI::AsNumberWithUnit(
           std::map<std::string, std::int64_t>{{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86'400}},
           CLI::AsNumberWithUnit::CASE_SENSITIVE, "TIME"));
+  command.add_option("--copy-tokens", o.copy_tokens,
+                     "Charge copying a state as that many tokens of prefill, and each token alike, "
+                     "so that placement decides the same on every run (default: as measured)");
   command.add_option("-t,--threads", o.threads, "Compute threads (0: physical cores)")
       ->capture_default_str();
   command.add_option("--isa", o.isa, "portable, avx2 or avx512 (default: the best there is)");

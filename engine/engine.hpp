@@ -56,6 +56,9 @@ struct EngineOptions {
       256;  // overlap with a running prefill worth waiting for (architecture, decision 3)
   std::chrono::milliseconds request_timeout{3'600'000};  // deadline of a request that names none
   std::int32_t forest_nodes = 200'000;                   // remembered radix nodes, cached or not
+  // Tokens of prefill that copying a state out or in is charged as, every token alike: decisions
+  // that do not depend on the machine. Unset: both as measured. The disk goes by what it measures.
+  std::optional<double> copy_tokens;
   std::string disk_dir;          // cached states outlive the process here; "": they do not
   std::uint64_t disk_bytes = 0;  // of it; 0: a quarter of the free space, at most 64 GiB
   std::chrono::milliseconds disk_max_age{0};  // what was not used for longer goes; 0: no limit

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the prefix actor tells the planner, without threads.
-#include <memory>
-#include <utility>
-#include <vector>
+#include <string>
 
-#include "actors/prefix_desk.hpp"
-#include "metrics/metrics.hpp"
+#include "tests/actors/planner_mail.hpp"
 #include "tests/actors/tiny.hpp"
 
 using namespace cairn;
@@ -14,48 +11,10 @@ using namespace cairn::tests;
 
 namespace {
 
-// Keeps what the planner would get and drops the rest.
-class PlannerMail final : public Mail {
- public:
-  std::vector<Observed> seen;
-  int granted = 0;
-
-  void planner(PlannerMessage message) override {
-    seen.push_back(std::move(std::get<Observed>(message)));
-  }
-  void router(RouterMessage message) override {
-    granted += std::holds_alternative<Granted>(message) ? 1 : 0;
-  }
-  void router_after(std::chrono::milliseconds, RouterMessage) override {}
-  void prefix(PrefixMessage) override {}
-  void prefix_after(std::chrono::milliseconds, PrefixMessage) override {}
-  void executor(ExecutorMessage) override {}
-  void executor_urgent(ExecutorMessage) override {}
-  void checkpoints(CheckpointMessage) override {}
-  void disk(DiskMessage) override {}
-  void disk_after(std::chrono::milliseconds, DiskMessage) override {}
-  void worker(int, WorkerMessage) override {}
-};
-
 // Six lookups of two prompts.
 void look_up(const std::string& policy, PlannerMail& mail) {
-  auto shared = std::make_shared<Shared>();
-  shared->options = tiny();
-  shared->options.policy = policy;
-  shared->context_length = 512;
-  shared->metrics = std::make_shared<Metrics>();
-  shared->pools = std::make_shared<engine::MemoryPools>(
-      model::MemoryLayout{.kv_block_bytes = 128, .state_bytes = 1024}, 1 << 20);
-  PrefixDesk desk(shared, mail);
-  for (SequenceId seq = 1; seq <= 6; ++seq) {
-    auto request = std::make_shared<engine::LookupRequest>();
-    request->id = seq;
-    request->tokens =
-        std::make_shared<const std::vector<std::int32_t>>(ids(100, static_cast<int>(seq % 2)));
-    request->max_new = 4;
-    desk.handle(Lookup{request, 1});
-    desk.handle(SequenceOver{seq});
-  }
+  PrefixDesk desk(shared_for(policy), mail);
+  for (SequenceId seq = 1; seq <= 6; ++seq) serve(desk, seq, ids(100, static_cast<int>(seq % 2)));
   CHECK(mail.granted == 6);
 }
 

@@ -26,6 +26,7 @@ constexpr std::size_t kRequests = 300;
 constexpr std::int32_t kScale = 64;         // tokens of the record for one here
 constexpr std::uint64_t kBytes = 16 << 20;  // of the cache and what runs
 constexpr std::uint64_t kSweepEvery = engine::DemandOptions{}.sweep_every;
+constexpr double kCopyTokens = engine::kWriteTokens;
 constexpr std::int32_t kIds = 4000;  // ids of the demo model that are text
 
 Ids random_ids(std::mt19937& random, std::size_t n) {
@@ -103,9 +104,11 @@ void wait_for_plan(const Engine& engine, std::uint64_t epoch) {
   REQUIRE(engine.stats().plan_epoch >= epoch);
 }
 
-Decisions live(const ScaledTrace& trace, const std::string& policy) {
+Decisions live(const ScaledTrace& trace, const std::string& policy,
+               std::optional<double> copy_tokens) {
   EngineOptions options;
   options.policy = policy;
+  options.copy_tokens = copy_tokens;
   options.cache_bytes = kBytes;
   options.threads = 1;
   auto metrics = std::make_shared<Metrics>();
@@ -130,7 +133,7 @@ Decisions simulated(const ScaledTrace& trace, const std::string& policy,
   engine::SimulatorOptions options;
   options.bytes = kBytes;
   options.server = layout;
-  options.policy_costs = {};
+  options.policy_costs = {.write = kCopyTokens, .restore = kCopyTokens};
   options.idle_requests = engine::PrefixOptions{}.idle_requests;
   Decisions out;
   options.each = [&](const engine::SimulatedRequest& r) {
@@ -146,8 +149,10 @@ Decisions simulated(const ScaledTrace& trace, const std::string& policy,
 
 TEST_CASE("recorded requests are resumed, stored and dropped live as the simulator says") {
   const auto trace = scaled_mix();
-  const Decisions here = live(*trace, "branch");
-  const Decisions there = simulated(*trace, "branch", here.layout);
+  const auto* policy = GENERATE("branch", "forest");
+  CAPTURE(policy);
+  const Decisions here = live(*trace, policy, kCopyTokens);
+  const Decisions there = simulated(*trace, policy, here.layout);
   CHECK(here.resume == there.resume);
   CHECK(here.stored == there.stored);
   CHECK(here.dropped == there.dropped);
@@ -155,27 +160,21 @@ TEST_CASE("recorded requests are resumed, stored and dropped live as the simulat
   CHECK(std::count_if(here.resume.begin(), here.resume.end(), [](auto c) { return c > 0; }) > 100);
 }
 
-TEST_CASE("so they are under the default rule, to what measured costs change") {
-  // The first lookups know no costs, as the simulated ones; later ones those of this machine.
-  constexpr std::size_t kUnmeasured = 64;
+TEST_CASE("where costs are measured the default rule differs from the simulator by little") {
   const auto trace = scaled_mix();
-  const Decisions here = live(*trace, "forest");
+  const Decisions here = live(*trace, "forest", {});
   const Decisions there = simulated(*trace, "forest", here.layout);
+  // Nothing has been measured when the first request is decided.
+  CHECK(here.stored.front() == there.stored.front());
   std::int64_t cached_here = 0, cached_there = 0;
   std::size_t differ = 0;
   for (std::size_t i = 0; i < trace->size(); ++i) {
-    if (i < kUnmeasured) {
-      CAPTURE(i);
-      REQUIRE(here.resume[i] == there.resume[i]);
-      REQUIRE(here.stored[i] == there.stored[i]);
-      REQUIRE(here.dropped[i] == there.dropped[i]);
-    }
     differ += here.resume[i] != there.resume[i] ? 1 : 0;
     cached_here += here.resume[i];
     cached_there += there.resume[i];
   }
-  CHECK(here.dropped.back() > 200);
   CHECK(differ < trace->size() / 10);
   CHECK(static_cast<double>(cached_here) ==
         Approx(static_cast<double>(cached_there)).epsilon(0.05));
+  CHECK(here.dropped.back() == Approx(there.dropped.back()).epsilon(0.1));
 }

@@ -38,7 +38,14 @@ refuses /nowhere cache stat /nowhere
 refuses policy serve --model demo --policy magic
 refuses /nowhere/keys serve --model demo --api-key-file /nowhere/keys
 refuses --api-key-file serve --model demo --cache-scope key
+refuses copy_tokens serve --model demo --copy-tokens -1
+refuses copy_tokens run --model demo --prompt x --copy-tokens nan
+refuses --copy-tokens serve --model demo --copy-tokens lots
 refuses cache_scope serve --model demo --cache-scope everyone
+# A server that could not answer a single request does not start.
+refuses --body-limit serve --model demo --body-limit 0
+refuses --max-connections serve --model demo --max-connections 0
+refuses --drain-seconds serve --model demo --drain-seconds -1
 refuses no-such-shape bench model --shape no-such-shape
 printf 'prompt_tokens,overlap_tokens,parent\n500,0,-1\n520,400,0\n530,400,0\n' >"$work/trace.csv"
 refuses /nowhere/t plan simulate --trace /nowhere/t
