@@ -46,7 +46,7 @@ struct DeltaRule {
     if (slice.tokens <= 0) return;
     copy_stage(a, slice, 0, shared.stages[0]);
     const std::int64_t offset = state_offset(a);
-    State s;
+    State s = {};
     load_state(slice.state + offset, a.shape.value_dim, s);
     const PassSave* save = a.pass.saves + slice.first_save;
     const PassSave* const end = save + slice.saves;
@@ -57,7 +57,7 @@ struct DeltaRule {
       __syncthreads();
       const Stage& stage = shared.stages[number % 2];
       const int tokens = tokens_at(slice, first);
-      Rows k;
+      Rows k = {};
       Rows q = {};
       load_rows(stage.k[0], k);
       for (int t = 0; t < tokens; ++t) {
