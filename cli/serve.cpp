@@ -128,6 +128,7 @@ int serve(const ServeFlags& flags) {
   if (!flags.body_limit.empty()) {
     const auto bytes = parse_bytes(flags.body_limit);
     if (!bytes) throw LoadError("--body-limit: " + bytes.error().message);
+    if (*bytes == 0) throw LoadError("--body-limit: expected at least 1 byte");
     server_options.max_body_bytes = *bytes;
     server_options.max_bodies_bytes = std::max(server_options.max_bodies_bytes, 2 * *bytes);
   }
@@ -170,6 +171,7 @@ void add_flags(CLI::App& command, ServeFlags& flags) {
   command.add_option("--body-limit", flags.body_limit, "Largest request body (default: 16MiB)");
   command
       .add_option("--max-connections", flags.server.max_connections, "Connections at the same time")
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command.add_option("--io-threads", flags.server.io_threads, "Threads of the HTTP server")
       ->check(CLI::Range(1, 16))
@@ -177,6 +179,7 @@ void add_flags(CLI::App& command, ServeFlags& flags) {
   command
       .add_option("--drain-seconds", flags.drain_seconds,
                   "How long running answers may take to end after SIGTERM")
+      ->check(CLI::Range(0, 86'400))
       ->capture_default_str();
 }
 

@@ -13,8 +13,19 @@ torch=
 while [ $# -gt 0 ]; do
   case "$1" in
     --quick) quick=1 ;;
-    --minutes) minutes=${2:?check_all.sh: --minutes wants a number} && shift ;;
+    --minutes)
+      minutes=${2-}
+      [[ $minutes =~ ^[0-9]*\.?[0-9]+$ ]] || {
+        echo "check_all.sh: --minutes wants a number, not '$minutes'" >&2
+        exit 2
+      }
+      shift
+      ;;
     --with-torch) torch=1 ;;
+    -h | --help)
+      echo "usage: scripts/check_all.sh [--quick] [--minutes N] [--with-torch]"
+      exit 0
+      ;;
     *)
       echo "check_all.sh: unknown argument '$1' (expected --quick, --minutes N or --with-torch)" >&2
       exit 2
