@@ -55,7 +55,7 @@ constexpr std::int32_t kBlocks = 30;  // of each sequence
 template <class Element>
 std::vector<std::uint16_t> bits_of(const Buffer<Element>& buffer) {
   std::vector<std::uint16_t> bits(buffer.size());
-  std::memcpy(bits.data(), buffer.data(), 2 * bits.size());
+  if (!bits.empty()) std::memcpy(bits.data(), buffer.data(), 2 * bits.size());
   return bits;
 }
 
