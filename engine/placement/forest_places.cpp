@@ -111,6 +111,7 @@ void ForestPolicy::add_structure(const RequestView& request, std::vector<Placeme
     if (p.position <= request.resume) continue;
     (p.kind == StateKind::pinned ? out : fresh).push_back({p.position, p.kind});
   }
+  if (options_.structural == 0) return;
   if (fresh.size() > options_.structural) {
     fresh.erase(fresh.begin() + 1,
                 fresh.end() - static_cast<std::ptrdiff_t>(options_.structural - 1));

@@ -48,10 +48,13 @@ void PrefixCache::Impl::release_claims(std::span<const PlanNode> nodes) {
   for (const PlanNode node : nodes) forest.drop_pending(*forest.node(node));
 }
 
+// As long as the rule's own memory of a place.
 void PrefixCache::Impl::forget_idle() {
+  const auto claims = static_cast<std::uint64_t>(forest.tree().claims());
+  const std::uint64_t idle = std::max(options.idle_requests, options.idle_per_state * claims);
   forest.trim({.max_nodes = options.max_nodes,
                .max_tokens = options.max_tokens,
-               .seen_since = tick - std::min(tick, options.idle_requests)});
+               .seen_since = tick - std::min(tick, idle)});
 }
 
 void PrefixCache::Impl::publish(SavedState saved) {
