@@ -167,7 +167,7 @@ model::MemoryLayout checked(model::MemoryLayout layout, std::uint64_t budget) {
 
 // Invariants, under the mutex: bytes of live and reserved objects of both kinds <= budget, and
 // bytes of live and of touched free slots <= budget, so that resident memory follows the budget.
-class PoolCore {
+class PoolCore : public std::enable_shared_from_this<PoolCore> {
  public:
   PoolCore(model::MemoryLayout layout, std::uint64_t budget)
       : layout_(checked(layout, budget)),
@@ -184,8 +184,10 @@ class PoolCore {
   // acq_rel: whoever takes the slot next sees every access through the handles that let it go.
   void drop_ref(SlotKind kind, std::int32_t id) {
     if (pool(kind).count(id).fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    std::shared_ptr<PoolCore> last;  // goes after the lock
     const std::lock_guard lock(mutex_);
     pool(kind).put(id);
+    if (blocks_.live + states_.live == 0) last = std::move(self_);
   }
 
   bool could_ever_fit(std::int64_t blocks, std::int64_t states) const {
@@ -224,6 +226,7 @@ class PoolCore {
       }
     }
     --pool.reserved;
+    if (self_ == nullptr) self_ = shared_from_this();
     return pool.take();
   }
 
@@ -253,6 +256,7 @@ class PoolCore {
   const std::uint64_t budget_;
   mutable std::mutex mutex_;
   SlotPool blocks_, states_;
+  std::shared_ptr<PoolCore> self_;  // while a slot is live
 };
 
 template <SlotKind kKind>
@@ -260,8 +264,13 @@ SlotRef<kKind>::SlotRef(const SlotRef& other) : core_(other.core_), id_(other.id
   if (core_) core_->add_ref(kKind, id_);
 }
 template <SlotKind kKind>
+SlotRef<kKind> SlotRef<kKind>::sibling(std::int32_t id) const {
+  core_->add_ref(kKind, id);
+  return SlotRef(core_, id);
+}
+template <SlotKind kKind>
 SlotRef<kKind>::SlotRef(SlotRef&& other) noexcept
-    : core_(std::move(other.core_)), id_(std::exchange(other.id_, -1)) {}
+    : core_(std::exchange(other.core_, nullptr)), id_(std::exchange(other.id_, -1)) {}
 template <SlotKind kKind>
 SlotRef<kKind>& SlotRef<kKind>::operator=(SlotRef other) noexcept {
   std::swap(core_, other.core_);
@@ -305,14 +314,14 @@ KvBlockRef Reservation::take_block() {
   check(blocks_ > 0, "a block was taken that nobody reserved");
   const std::int32_t id = core_->take_reserved(SlotKind::block);
   --blocks_;
-  return KvBlockRef(core_, id);
+  return KvBlockRef(core_.get(), id);
 }
 
 StateRef Reservation::take_state() {
   check(states_ > 0, "a state was taken that nobody reserved");
   const std::int32_t id = core_->take_reserved(SlotKind::state);
   --states_;
-  return StateRef(core_, id);
+  return StateRef(core_.get(), id);
 }
 
 MemoryPools::MemoryPools(model::MemoryLayout layout, std::uint64_t budget_bytes)
@@ -332,7 +341,7 @@ const model::MemoryLayout& MemoryPools::layout() const { return core_->layout();
 bool MemoryPools::could_ever_fit(std::int64_t blocks, std::int64_t states) const {
   return core_->could_ever_fit(blocks, states);
 }
-bool MemoryPools::owns(const KvBlockRef& block) const { return block.core_ == core_; }
-bool MemoryPools::owns(const StateRef& state) const { return state.core_ == core_; }
+bool MemoryPools::owns(const KvBlockRef& block) const { return block.core_ == core_.get(); }
+bool MemoryPools::owns(const StateRef& state) const { return state.core_ == core_.get(); }
 
 }  // namespace cairn::engine

@@ -18,8 +18,8 @@ class PoolCore;
 enum class SlotKind : std::uint8_t { block, state };
 
 /// Shared ownership of one KV block (16 positions, every attention layer) or one state. Copying
-/// counts, the last copy returns the slot, from any thread. Contents: written by the executor only;
-/// what was already written never changes while anyone else holds the slot.
+/// counts (one atomic addition), the last copy returns the slot, from any thread. Contents: written
+/// by the executor only; what was already written never changes while anyone else holds the slot.
 template <SlotKind kKind>
 class SlotRef {
  public:
@@ -32,13 +32,15 @@ class SlotRef {
   explicit operator bool() const { return core_ != nullptr; }
   std::byte* data() const;
   std::int32_t id() const { return id_; }
+  /// Another slot of the same pool, which somebody holds.
+  SlotRef sibling(std::int32_t id) const;
   std::int32_t use_count() const;  // exact only when no other thread copies
 
  private:
   friend class MemoryPools;
   friend class Reservation;
-  SlotRef(std::shared_ptr<PoolCore> core, std::int32_t id) : core_(std::move(core)), id_(id) {}
-  std::shared_ptr<PoolCore> core_;
+  SlotRef(PoolCore* core, std::int32_t id) : core_(core), id_(id) {}
+  PoolCore* core_ = nullptr;  // lives while one of its slots does
   std::int32_t id_ = -1;
 };
 using KvBlockRef = SlotRef<SlotKind::block>;

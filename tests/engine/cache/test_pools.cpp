@@ -248,3 +248,22 @@ TEST_CASE("resident memory follows the budget when one kind replaces the other")
   CHECK(state_at.size() == 32);
   CHECK(resident() >= kBudget / 2);  // freed pages stay while nobody needs the room
 }
+
+TEST_CASE(
+    "a sibling is one more handle to a slot that somebody holds, after the pools are gone, too") {
+  KvBlockRef a, b;
+  {
+    MemoryPools pools(kSmall, 1 << 20);
+    Reservation room = pools.reserve(2, 0).value();
+    a = room.take_block();
+    b = room.take_block();
+  }
+  KvBlockRef c = a.sibling(b.id());
+  CHECK(c.data() == b.data());
+  CHECK(b.use_count() == 2);
+  b = KvBlockRef();
+  a = KvBlockRef();
+  CHECK(c.use_count() == 1);
+  c.data()[0] = std::byte{7};
+  CHECK(c.data()[0] == std::byte{7});
+}
