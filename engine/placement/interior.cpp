@@ -12,7 +12,6 @@ constexpr std::size_t kRemembered = 256;
 constexpr std::size_t kFewest = 8;  // samples, below them: uniform only
 constexpr double kForget = 0.97;
 constexpr double kUniformLeast = 0.05;
-constexpr int kUniform = 3;
 constexpr double kBins = 64;   // of a prompt, for the densities
 constexpr double kSmooth = 1;  // uniform samples mixed into each histogram
 
@@ -54,11 +53,44 @@ void InteriorMixture::first_split(std::int32_t start, std::int32_t position, std
       loss = kForget * loss - std::log(density(c, start, position, length));
     }
   }
+  enter({position, length});
   if (splits_.size() < kRemembered) {
     splits_.push_back({position, length});
   } else {
-    splits_[next_] = {position, length};
+    leave(std::exchange(splits_[next_], {position, length}));
     next_ = (next_ + 1) % kRemembered;
+  }
+}
+
+// placed() grows with it, whatever the prompt's length.
+bool InteriorMixture::before(int component, const Split& a, const Split& b) {
+  switch (component) {
+    case 0:
+      return a.position < b.position;
+    case 1:
+      return static_cast<double>(a.position) / a.length <
+             static_cast<double>(b.position) / b.length;
+    default:
+      return a.length - a.position > b.length - b.position;
+  }
+}
+
+void InteriorMixture::enter(const Split& split) {
+  for (int c = 0; c < kUniform; ++c) {
+    std::vector<Split>& sorted = sorted_[static_cast<std::size_t>(c)];
+    const auto at =
+        std::upper_bound(sorted.begin(), sorted.end(), split,
+                         [c](const Split& a, const Split& b) { return before(c, a, b); });
+    sorted.insert(at, split);
+  }
+}
+
+void InteriorMixture::leave(const Split& split) {
+  for (int c = 0; c < kUniform; ++c) {
+    std::vector<Split>& sorted = sorted_[static_cast<std::size_t>(c)];
+    const auto less = [c](const Split& a, const Split& b) { return before(c, a, b); };
+    const auto [first, last] = std::equal_range(sorted.begin(), sorted.end(), split, less);
+    sorted.erase(std::find(first, last, split));
   }
 }
 
@@ -77,39 +109,64 @@ std::array<double, 4> InteriorMixture::weights() const {
   return w;
 }
 
+// Each component brings its positions in order, so that nothing is sorted here.
+std::vector<InteriorMixture::Weighted> InteriorMixture::expected(std::int32_t start,
+                                                                 std::int32_t length) const {
+  const std::array<double, 4> w = weights();
+  struct Run {
+    std::size_t at = 0, end = 0;
+    double weight = 0;  // of each position
+  };
+  std::array<Run, 4> runs;
+  std::vector<double> positions;
+  positions.reserve(3 * splits_.size() + static_cast<std::size_t>(kBins));
+  for (std::size_t c = 0; c < kUniform; ++c) {
+    if (w[c] < 1e-3) continue;
+    const std::size_t first = positions.size();
+    for (const Split& s : sorted_[c]) {
+      const double x = placed(s, static_cast<int>(c), length);
+      if (x > start && x < length) positions.push_back(x);
+    }
+    runs[c] = {first, positions.size(), w[c] / static_cast<double>(positions.size() - first)};
+  }
+  runs[kUniform] = {positions.size(), positions.size() + static_cast<std::size_t>(kBins),
+                    w[kUniform] / kBins};
+  for (int i = 0; i < static_cast<int>(kBins); ++i) {
+    positions.push_back(start + (i + 0.5) / kBins * (length - start));
+  }
+
+  std::vector<Weighted> out;
+  out.reserve(positions.size());
+  while (out.size() < positions.size()) {
+    Run* least = nullptr;
+    for (Run& run : runs) {
+      if (run.at == run.end) continue;
+      if (least != nullptr && std::pair(positions[run.at], run.weight) >=
+                                  std::pair(positions[least->at], least->weight)) {
+        continue;
+      }
+      least = &run;
+    }
+    out.push_back({positions[least->at++], least->weight});
+  }
+  return out;
+}
+
 void InteriorMixture::atoms(std::int32_t start, std::int32_t length, std::size_t count,
                             std::vector<std::int32_t>& out) const {
   out.clear();
   if (length - start < 2) return;
-  const std::array<double, 4> w = weights();
-  std::vector<std::pair<double, double>> weighted;  // position, weight
-  weighted.reserve(3 * splits_.size() + static_cast<std::size_t>(kBins));
-  for (int c = 0; c < kUniform; ++c) {
-    const double share = w[static_cast<std::size_t>(c)];
-    if (share < 1e-3) continue;
-    const std::size_t first = weighted.size();
-    for (const Split& s : splits_) {
-      const double x = placed(s, c, length);
-      if (x > start && x < length) weighted.emplace_back(x, 0);
-    }
-    for (std::size_t i = first; i < weighted.size(); ++i) {
-      weighted[i].second = share / static_cast<double>(weighted.size() - first);
-    }
-  }
-  for (int i = 0; i < static_cast<int>(kBins); ++i) {
-    weighted.emplace_back(start + (i + 0.5) / kBins * (length - start), w[kUniform] / kBins);
-  }
-  std::sort(weighted.begin(), weighted.end());
+  const std::vector<Weighted> weighted = expected(start, length);
   double total = 0;
-  for (const auto& [x, weight] : weighted) total += weight;
+  for (const Weighted& w : weighted) total += w.weight;
   double sum = 0;
   std::size_t at = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const double wanted = (static_cast<double>(i) + 0.5) / static_cast<double>(count) * total;
-    while (at + 1 < weighted.size() && sum + weighted[at].second < wanted) {
-      sum += weighted[at++].second;
+    while (at + 1 < weighted.size() && sum + weighted[at].weight < wanted) {
+      sum += weighted[at++].weight;
     }
-    out.push_back(std::clamp(static_cast<std::int32_t>(weighted[at].first), start + 1, length - 1));
+    out.push_back(std::clamp(static_cast<std::int32_t>(weighted[at].at), start + 1, length - 1));
   }
 }
 
@@ -146,6 +203,8 @@ bool InteriorMixture::read(std::span<const double>& in) {
   loss_ = loss;
   splits_ = std::move(read);
   next_ = 0;
+  for (std::vector<Split>& sorted : sorted_) sorted.clear();
+  for (const Split& s : splits_) enter(s);
   return true;
 }
 

@@ -36,13 +36,25 @@ class InteriorMixture {
  private:
   struct Split {
     std::int32_t position = 0, length = 0;
+    bool operator==(const Split&) const = default;
   };
   static double placed(const Split& split, int component, std::int32_t length);
   double density(int component, std::int32_t start, std::int32_t position,
                  std::int32_t length) const;
 
-  std::vector<Split> splits_;  // the last kRemembered, as a ring
+  struct Weighted {
+    double at = 0, weight = 0;
+  };
+  /// Of all components between `start` and `length`, ascending.
+  std::vector<Weighted> expected(std::int32_t start, std::int32_t length) const;
+  static bool before(int component, const Split& a, const Split& b);
+  void enter(const Split& split);
+  void leave(const Split& split);
+
+  static constexpr int kUniform = 3;  // components before it are of earlier splits
+  std::vector<Split> splits_;         // the last kRemembered, as a ring
   std::size_t next_ = 0;
+  std::array<std::vector<Split>, kUniform> sorted_;  // the same, by where each component puts them
   std::array<double, 4> loss_{};
 };
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
+#include <span>
+#include <utility>
 
 using namespace cairn::engine;
 
@@ -92,4 +94,56 @@ TEST_CASE("atoms lie strictly inside the unshared part, whatever was learned") {
   std::vector<std::int32_t> none{1};
   mixture.atoms(5, 6, 16, none);
   CHECK(none.empty());
+}
+
+TEST_CASE("atoms are those of all components' positions, sorted each time") {
+  struct Split {
+    std::int32_t position, length;
+  };
+  std::mt19937 random(11);
+  InteriorMixture mixture;
+  std::vector<Split> splits;  // the last 256
+  const auto sorted_atoms = [&](std::int32_t start, std::int32_t length) {
+    const auto w = mixture.weights();
+    std::vector<std::pair<double, double>> all;
+    for (std::size_t c = 0; c < 3; ++c) {
+      std::vector<double> inside;
+      for (const Split& s : splits) {
+        const double x = c == 0   ? s.position
+                         : c == 1 ? static_cast<double>(s.position) / s.length * length
+                                  : static_cast<double>(length - (s.length - s.position));
+        if (w[c] >= 1e-3 && x > start && x < length) inside.push_back(x);
+      }
+      for (const double x : inside) all.emplace_back(x, w[c] / static_cast<double>(inside.size()));
+    }
+    for (int i = 0; i < 64; ++i)
+      all.emplace_back(start + (i + 0.5) / 64 * (length - start), w[3] / 64);
+    std::sort(all.begin(), all.end());
+    double total = 0, sum = 0;
+    for (const auto& [x, weight] : all) total += weight;
+    std::vector<std::int32_t> out;
+    for (std::size_t i = 0, at = 0; i < 16; ++i) {
+      while (at + 1 < all.size() &&
+             sum + all[at].second < (static_cast<double>(i) + 0.5) / 16 * total)
+        sum += all[at++].second;
+      out.push_back(std::clamp(static_cast<std::int32_t>(all[at].first), start + 1, length - 1));
+    }
+    return out;
+  };
+  for (int i = 0; i < 600; ++i) {
+    const auto length = static_cast<std::int32_t>(400 + random() % 40 * 50);
+    const auto position = static_cast<std::int32_t>(i % 3 == 0 ? 300 : 1 + random() % 390);
+    mixture.first_split(0, position, length);
+    splits.push_back({position, length});
+    if (splits.size() > 256) splits.erase(splits.begin());
+    if (splits.size() < 8 || i % 7 != 0) continue;
+    const auto start = static_cast<std::int32_t>(random() % 300);
+    REQUIRE(atoms(mixture, start, length) == sorted_atoms(start, length));
+  }
+  std::vector<double> numbers;
+  mixture.write(numbers);
+  std::span<const double> in(numbers);
+  InteriorMixture again;
+  REQUIRE(again.read(in));
+  CHECK(atoms(again, 20, 900) == sorted_atoms(20, 900));
 }
