@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times of the prefix cache at the sizes of Qwen3.5-0.8B (no data is touched, so it needs no
 // memory). Prints one line per fact; exits 1 when one is missed.
+//
+// usage: bench_prefix [long] [pressure] [nodes] [points]   (all of them when none is named)
 #include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <map>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -255,10 +258,18 @@ void many_nodes() {
 
 }  // namespace
 
-int main() {
-  long_prompts();
-  pressure();
-  many_nodes();
-  many_points();
+int main(int argc, char** argv) {
+  const std::map<std::string_view, void (*)()> parts{{"long", long_prompts},
+                                                     {"pressure", pressure},
+                                                     {"nodes", many_nodes},
+                                                     {"points", many_points}};
+  for (int i = 1; i < argc; ++i) {
+    if (parts.count(argv[i]) > 0) continue;
+    std::fprintf(stderr, "usage: %s [long] [pressure] [nodes] [points]\n", argv[0]);
+    return 2;
+  }
+  for (const auto& [name, part] : parts) {
+    if (argc == 1 || std::find(argv + 1, argv + argc, name) != argv + argc) part();
+  }
   return missed == 0 ? 0 : 1;
 }

@@ -115,6 +115,7 @@ void DemandForest::drop(PlanNode node) {
   deactivate(node);
   points_[node] = Point{};
   sums_[node] = Sums{};
+  listed_[node] = listed_[node] & (kSummed | kRated);
 }
 
 void DemandForest::hit(PlanNode node) {
@@ -149,12 +150,13 @@ void DemandForest::end_of_prompt(const RequestView& request) {
   Point& p = points_[request.end_node];
   if (p.kind != PointKind::none) return;
   int turn = 0;
-  for (PlanNode n = tree_[request.end_node].parent; n != kNoPlanNode; n = tree_[n].parent) {
-    if (points_[n].kind != PointKind::end) continue;
+  for (PlanNode n = tree_.parent(request.end_node); n != kNoPlanNode; n = tree_.parent(n)) {
+    if ((listed_[n] & kEnd) == 0) continue;
     turn = std::min(points_[n].turn + 1, kTurns - 1);
     break;
   }
   p.kind = PointKind::end;
+  listed_[request.end_node] |= kEnd;
   p.turn = static_cast<std::uint8_t>(turn);
   p.last = tick_;
   activate(request.end_node);

@@ -116,7 +116,7 @@ class DemandForest final : public TreeListener {
     double mass = 0;   // rate and atoms of the subtree
     double below = 0;  // of that, served by claims strictly below
   };
-  enum Listed : std::uint8_t { kSummed = 1, kRated = 2 };
+  enum Listed : std::uint8_t { kSummed = 1, kRated = 2, kEnd = 4 };  // kEnd: the point's kind
   /// A prompt that brought something new, while it is young.
   struct Young {
     PlanNode end = kNoPlanNode;  // none: the slot is free at the next sweep

@@ -23,6 +23,12 @@ void DemandForest::list(PlanNode node, Listed in) {
 // Appends what is new of the path, its upper end first: while the tree keeps its shape, parents
 // come before children.
 void DemandForest::list_path(PlanNode node) {
+  if ((listed_[node] & kSummed) != 0) return;
+  const PlanNode parent = tree_.parent(node);
+  if (parent == kNoPlanNode || (listed_[parent] & kSummed) != 0) {
+    list(node, kSummed);
+    return;
+  }
   const auto before = static_cast<std::ptrdiff_t>(summed_.size());
   for (PlanNode n = node; n != kNoPlanNode && (listed_[n] & kSummed) == 0; n = tree_.parent(n)) {
     list(n, kSummed);
@@ -34,7 +40,7 @@ void DemandForest::list_path(PlanNode node) {
 // for the few that were split since, so that hardly any path is walked. 30 bytes a node; of these
 // only the sums' 16 lie outside a core's own cache at 100,000 nodes: they are asked for ahead.
 void DemandForest::restart_sums() {
-  std::fill(listed_.begin(), listed_.end(), 0);
+  for (std::uint8_t& listed : listed_) listed &= kEnd;
   summed_last_.clear();
   summed_last_.swap(summed_);
   for (std::size_t i = 0; i < summed_last_.size(); ++i) {
@@ -151,6 +157,8 @@ void DemandForest::verify() const {
     check(std::abs(fresh[n].mass - sums_[n].mass) <= slack, "a subtree's rate is off");
     check(std::abs(fresh[n].below - sums_[n].below) <= slack, "a claim's share is off");
     check(sums_[n].mass == 0 || (listed_[n] & kSummed) != 0, "a sum that no sweep would clear");
+    check((points_[n].kind == PointKind::end) == ((listed_[n] & kEnd) != 0),
+          "an end that walks do not see");
     check(own_rate(n) == 0 || (listed_[n] & kRated) != 0, "a rate that no sweep would clear");
   }
   for (std::size_t i = 0; i < active_.size(); ++i) {

@@ -23,6 +23,7 @@ PlanTree::PlanTree(const PlanTree& other)
     : costs_(other.costs_),
       nodes_(other.nodes_),
       ups_(other.ups_),
+      counts_(other.counts_),
       free_(other.free_),
       claimed_(other.claimed_),
       size_(other.size_),
@@ -35,6 +36,7 @@ PlanNode PlanTree::make(std::int32_t depth) {
     check(slot < kNoUp, "slots are counted in 29 bits");
     nodes_.emplace_back();
     ups_.emplace_back();
+    counts_.push_back(0);
   } else {
     slot = free_.back();
     free_.pop_back();
@@ -49,6 +51,7 @@ PlanNode PlanTree::make(std::int32_t depth) {
 void PlanTree::free(PlanNode node) {
   nodes_[node] = Node{};
   ups_[node] = Up{};
+  counts_[node] = 0;
   free_.push_back(node);
   --size_;
 }
@@ -106,7 +109,7 @@ PlanNode PlanTree::split(PlanNode lower, std::int32_t depth) {
   unlink(lower);
   link(parent, upper);
   link(upper, lower);
-  nodes_[upper].claims = nodes_[lower].claims;
+  counts_[upper] = counts_[lower];
   ups_[upper].claims = ups_[lower].claims;
   tell({.type = TreeOp::Type::split, .node = upper, .other = lower, .depth = depth});
   return upper;
@@ -143,6 +146,7 @@ void PlanTree::clear() {
   tell_before(op);
   nodes_.resize(1);
   ups_.assign(1, Up{});
+  counts_.assign(1, 0);
   nodes_[kPlanRoot] = Node{};
   nodes_[kPlanRoot].used = true;
   free_.clear();
@@ -154,13 +158,11 @@ void PlanTree::clear() {
 
 void PlanTree::count_claim(PlanNode node, std::int32_t by) {
   if (nodes_[node].depth % costs_.kv_block != 0) kv_blocks_ += by;
-  for (PlanNode n = node; n != kNoPlanNode; n = nodes_[n].parent) {
-    const std::int32_t before = nodes_[n].claims;
-    nodes_[n].claims += by;
-    ups_[n].claims = few(nodes_[n].claims) & 3U;
-    if (n != kPlanRoot && (before == 0) != (nodes_[n].claims == 0)) {
-      kv_blocks_ += by * edge_blocks(n);
-    }
+  for (PlanNode n = node; n != kNoPlanNode; n = parent(n)) {
+    const std::int32_t before = counts_[n];
+    counts_[n] += by;
+    ups_[n].claims = few(counts_[n]) & 3U;
+    if (n != kPlanRoot && (before == 0) != (counts_[n] == 0)) kv_blocks_ += by * edge_blocks(n);
   }
 }
 
@@ -280,15 +282,15 @@ void PlanTree::verify() const {
     const Node& n = nodes_[*it];
     check(n.used, "a free slot hangs in the tree");
     check(parent(*it) == n.parent && claimed(*it) == (n.claim != Claim::none) &&
-              ups_[*it].claims == few(n.claims),
+              ups_[*it].claims == few(counts_[*it]),
           "walks go another way");
     claims[*it] += n.claim == Claim::none ? 0 : 1;
-    check(claims[*it] == n.claims, "claims are counted wrongly");
+    check(claims[*it] == counts_[*it], "claims are counted wrongly");
     if (n.claim != Claim::none && n.depth % costs_.kv_block != 0) ++blocks;
     if (*it == kPlanRoot) continue;
     check(n.depth > nodes_[n.parent].depth, "depths must grow along a path");
     claims[n.parent] += claims[*it];
-    if (n.claims > 0) blocks += edge_blocks(*it);
+    if (counts_[*it] > 0) blocks += edge_blocks(*it);
   }
   check(blocks == kv_blocks_, "KV is counted wrongly");
   check(std::ssize(claimed_) == this->claims(), "claims were lost");

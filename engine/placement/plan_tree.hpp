@@ -49,7 +49,7 @@ class TreeListener {
 };
 
 /// Owned by one thread. Invariants: depths grow along every path; a node is removed or merged only
-/// without a claim; `claims` counts the claims at or below.
+/// without a claim.
 class PlanTree {
  public:
   struct Node {
@@ -57,7 +57,6 @@ class PlanTree {
     PlanNode first_child = kNoPlanNode;
     PlanNode next = kNoPlanNode, prev = kNoPlanNode;  // siblings
     std::int32_t depth = 0;
-    std::int32_t claims = 0;
     std::int32_t listed = -1;  // place in claimed()
     Claim claim = Claim::none;
     StateKind kind = StateKind::planned;
@@ -94,7 +93,9 @@ class PlanTree {
   bool claimed(PlanNode node) const { return ups_[node].claimed != 0; }
   std::size_t slots() const { return nodes_.size(); }  // ids are below
   std::int64_t size() const { return size_; }          // nodes, the root not counted
-  std::int64_t claims() const { return nodes_[kPlanRoot].claims; }
+  std::int64_t claims() const { return counts_[kPlanRoot]; }
+  /// At the node or below.
+  std::int32_t claims(PlanNode node) const { return counts_[node]; }
   /// The nodes with a claim, in an order that replicas share.
   const std::vector<PlanNode>& claimed() const { return claimed_; }
   const ByteCosts& costs() const { return costs_; }
@@ -138,7 +139,8 @@ class PlanTree {
 
   ByteCosts costs_;
   std::vector<Node> nodes_;
-  std::vector<Up> ups_;  // by slot
+  std::vector<Up> ups_;                  // by slot
+  std::vector<std::int32_t> counts_{0};  // by slot: claims at or below
   std::vector<PlanNode> free_;
   std::vector<PlanNode> claimed_;
   std::vector<TreeListener*> listeners_;

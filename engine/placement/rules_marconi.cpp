@@ -39,7 +39,7 @@ bool MarconiPolicy::is_fork(PlanNode node) const {
     int ways = 0;
     for (PlanNode c = tree()[node].first_child; c != kNoPlanNode; c = tree()[c].next) {
       if (++ways == kManyWays) return true;
-      if (tree()[c].claims == 0) continue;
+      if (tree().claims(c) == 0) continue;
       if (kept != kNoPlanNode) return true;
       kept = c;
     }
@@ -73,7 +73,7 @@ void MarconiPolicy::mark_below(PlanNode node, bool through_claims) {
     const PlanNode n = open.back();
     open.pop_back();
     for (PlanNode c = tree()[n].first_child; c != kNoPlanNode; c = tree()[c].next) {
-      if (tree()[c].claims == 0) continue;
+      if (tree().claims(c) == 0) continue;
       const bool claimed = tree()[c].claim != Claim::none;
       if (claimed) mark(c);
       if (!claimed || through_claims) open.push_back(c);
@@ -87,7 +87,7 @@ void MarconiPolicy::mark_around(PlanNode node) {
   mark_above(tree()[node].parent);
   mark_below(node, false);
   PlanNode shared = kPlanRoot;
-  for (PlanNode n = node; n != kPlanRoot && tree()[n].claims <= 2; n = tree()[n].parent) shared = n;
+  for (PlanNode n = node; n != kPlanRoot && tree().claims(n) <= 2; n = tree()[n].parent) shared = n;
   if (shared == kPlanRoot) return;
   mark_above(shared);
   mark_below(shared, true);

@@ -100,9 +100,11 @@ void PrefixCache::Impl::enter(const LookupRequest& request, const ForestMatch& m
   if (match.overlap > 0) {
     const std::int64_t before = forest.nodes();
     const auto shared = tokens.first(static_cast<std::size_t>(match.overlap));
-    ForestNode* known = forest.node(view.resume_node);
-    ForestNode* overlap = known == nullptr ? forest.insert(shared, tick, request.scope)
-                                           : forest.insert_below(*known, shared, tick);
+    // Room was made since the match: where the overlap ended can have been merged with what is
+    // below.
+    ForestNode* overlap = match.last->serial == match.last_serial
+                              ? forest.insert_above(*match.last, match.overlap, tick)
+                              : forest.insert(shared, tick, request.scope);
     overlap->point = true;
     view.inside_edge = forest.nodes() != before;
     view.overlap_node = overlap->plan;
@@ -190,22 +192,18 @@ std::optional<Lease> PrefixCache::Impl::admit(const LookupRequest& request, Fore
 
 void PrefixCache::Impl::plan_saves(const LookupRequest& request, const RequestView& view,
                                    Lease& lease) {
-  const std::span<const std::int32_t> tokens(*request.tokens);
   std::vector<ForestNode*> fresh;
-  ForestNode* above = forest.node(view.resume_node);
   std::int32_t last = view.resume;
   for (const Placement& p : policy->place(view)) {
     check(p.position > last && p.position < view.length, "a policy's places are out of order");
     last = p.position;
     // One that does not fit beside its own KV would only push out what does.
     if (!fits_alone(p.position)) continue;
-    const auto path = tokens.first(static_cast<std::size_t>(p.position));
-    above = above == nullptr ? forest.insert(path, tick, request.scope)
-                             : forest.insert_below(*above, path, tick);
-    if (above->state) continue;
-    if (forest.claim(*above) == Claim::none) forest.set_pending(*above, p.kind);
-    claims.add(request.id, above->plan, false);
-    fresh.push_back(above);
+    ForestNode* place = forest.insert_above(*forest.node(view.end_node), p.position, tick);
+    if (place->state) continue;
+    if (forest.claim(*place) == Claim::none) forest.set_pending(*place, p.kind);
+    claims.add(request.id, place->plan, false);
+    fresh.push_back(place);
   }
   Reservation slots = room_for_saves(request.id, fresh);
   for (const ForestNode* node : fresh) {

@@ -10,13 +10,19 @@
 namespace cairn::engine {
 
 std::int32_t common_prefix(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
-  // memcmp finds equal runs at memory speed but not where they end; 64 tokens are looked at twice.
-  constexpr std::size_t kRun = 64;
+  // memcmp finds equal runs at memory speed but not where they end; 64 tokens are looked at twice,
+  // and once more the last 8, which short edges have time for.
+  constexpr std::size_t kRun = 64, kShort = 8;
   const std::size_t n = std::min(a.size(), b.size());
   std::size_t i = 0;
   while (i + kRun <= n &&
          std::memcmp(a.data() + i, b.data() + i, kRun * sizeof(std::int32_t)) == 0) {
     i += kRun;
+  }
+  for (; i + kShort <= n; i += kShort) {
+    std::int32_t differ = 0;
+    for (std::size_t j = i; j < i + kShort; ++j) differ |= a[j] ^ b[j];
+    if (differ != 0) break;
   }
   while (i < n && a[i] == b[i]) ++i;
   return static_cast<std::int32_t>(i);
@@ -58,11 +64,12 @@ ForestMatch RadixForest::match(std::span<const std::int32_t> tokens, std::string
   while (position < length) {
     ForestNode* child = find_child(*node, tokens[static_cast<std::size_t>(position)]);
     if (child == nullptr) break;
+    __builtin_prefetch(child->children.data());  // while the edge is compared
     const std::int32_t same =
         common_prefix(child->edge, tokens.subspan(static_cast<std::size_t>(position)));
     work_.tokens_compared += static_cast<std::uint64_t>(same);
     position += same;
-    if (child->states > 0) {
+    if (child->needs > 0) {
       m.kv_matched = position;
     } else {
       m.lost_kv += std::max(std::min(position, child->kv_once) - child->start, 0);
@@ -70,9 +77,10 @@ ForestMatch RadixForest::match(std::span<const std::int32_t> tokens, std::string
     node = child;
     m.last = child;
     if (position < child->end) break;
-    if (child->state && child->end < length) m.resume = child;
+    if (child->needs > 0 && child->state && child->end < length) m.resume = child;
   }
   m.overlap = position;
+  if (m.last != nullptr) m.last_serial = m.last->serial;
   return m;
 }
 
@@ -90,9 +98,6 @@ ForestNode* RadixForest::insert(std::span<const std::int32_t> tokens, std::uint6
 ForestNode* RadixForest::insert_below(ForestNode& above, std::span<const std::int32_t> tokens,
                                       std::uint64_t tick) {
   ForestNode* node = &above;
-  // Who was passed at this tick was passed with all above it.
-  for (ForestNode* n = node; n->parent != nullptr && n->seen != tick; n = n->parent)
-    touch(*n, tick);
   auto position = static_cast<std::size_t>(above.end);
   while (position < tokens.size()) {
     ForestNode* child = find_child(*node, tokens[position]);
@@ -100,10 +105,20 @@ ForestNode* RadixForest::insert_below(ForestNode& above, std::span<const std::in
     const std::int32_t same = common_prefix(child->edge, tokens.subspan(position));
     work_.tokens_compared += static_cast<std::uint64_t>(same);
     if (same < child->end - child->start) child = split(*child, same);
-    touch(*child, tick);
     position += static_cast<std::size_t>(same);
     node = child;
   }
+  touch(*node, tick);
+  return node;
+}
+
+ForestNode* RadixForest::insert_above(ForestNode& below, std::int32_t position,
+                                      std::uint64_t tick) {
+  check(position > 0 && position <= below.end, "a place that is not on the path");
+  ForestNode* node = &below;
+  while (node->start >= position) node = node->parent;
+  if (position < node->end) node = split(*node, position - node->start);
+  touch(*node, tick);
   return node;
 }
 
@@ -154,7 +169,7 @@ ForestNode* RadixForest::split(ForestNode& lower, std::int32_t length) {
   upper->start = lower.start;
   upper->end = lower.start + length;
   upper->edge.assign(lower.edge.begin(), lower.edge.begin() + cut);
-  upper->states = lower.states;
+  upper->needs = lower.needs > 0 ? 1 : 0;
   upper->kv_once = std::min(lower.kv_once, upper->end);
   upper->seen = lower.seen;
   replace_child(*lower.parent, upper);
@@ -186,6 +201,7 @@ void RadixForest::merge_into_child(ForestNode& node) {
   join(node.edge, child.edge);
   child.start = node.start;
   child.kv_once = std::max(child.kv_once, node.kv_once);
+  node.parent->seen = std::max(node.parent->seen, node.seen);
   replace_child(*node.parent, &child);
   tree_.merge(node.plan);
   free_node(&node);
@@ -196,6 +212,8 @@ void RadixForest::claim_is_gone(ForestNode& node) {
   merge_into_child(node);
 }
 
+// Only where a request ends: those above hear of it when the node goes, and are not forgotten
+// before.
 void RadixForest::touch(ForestNode& node, std::uint64_t tick) {
   if (node.seen == tick) return;
   unlist(node);
@@ -221,6 +239,7 @@ void RadixForest::forget(ForestNode& leaf) {
   ForestNode& parent = *leaf.parent;
   const auto* child = child_at(parent, leaf.edge.front());
   parent.children.erase(parent.children.begin() + (child - parent.children.data()));
+  parent.seen = std::max(parent.seen, leaf.seen);
   token_count_ -= static_cast<std::int64_t>(leaf.edge.size());
   tree_.remove(leaf.plan);
   free_node(&leaf);

@@ -28,36 +28,40 @@ std::int32_t common_prefix(std::span<const std::int32_t> a, std::span<const std:
 /// its own version of that one. All slots of a version up to where it is used hold the node's path,
 /// so a path's block table is the blocks of its nodes and the state's tail. A cut goes through no
 /// block.
-struct ForestNode {
+struct alignas(64) ForestNode {
   struct Child {
     std::int32_t token;
     ForestNode* node;
   };
 
+  // A match reads this cache line of every node that it passes, and no other of most.
+  std::vector<std::int32_t> edge;   // [end - start]
+  std::vector<Child> children;      // ascending first tokens
+  std::int32_t start = 0, end = 0;  // tokens before the edge, tokens at its end
+  std::int32_t needs = 0;           // of its KV: its state, and each child with KV
+  std::int32_t kv_once = 0;         // the edge's tokens before this position had KV once
+
   ForestNode* parent = nullptr;      // null: the root of a scope
-  std::int32_t start = 0, end = 0;   // tokens before the edge, tokens at its end
-  std::vector<std::int32_t> edge;    // [end - start]
-  std::vector<Child> children;       // ascending first tokens
   std::vector<std::int32_t> blocks;  // ids, indices start/16 .. end/16 - 1; empty without KV
   std::int32_t tail = -1;            // id of index end/16: a state ends inside it
-  std::int32_t states = 0;           // at this node or below; above 0: KV is here
-  std::int32_t kv_once = 0;          // the edge's tokens before this position had KV once
   bool point = false;                // a prompt or an overlap ended here: it has statistics
   bool listed = false;               // in the forest's list of leaves that can be forgotten
   PlanNode plan = kPlanRoot;         // the same node in the planner's tree
   std::uint64_t serial = 0;          // order of making
-  std::uint64_t seen = 0;            // tick of the last request that passed
+  std::uint64_t seen =
+      0;  // tick of the last request that ended here, or below where nothing is left
 
   StateRef state;  // empty: none; otherwise KV is whole from 0 to `end`
 };
 
 /// What a prompt finds.
 struct ForestMatch {
-  std::int32_t overlap = 0;      // tokens shared with the deepest remembered path
-  std::int32_t kv_matched = 0;   // of these, with whole KV
-  std::int32_t lost_kv = 0;      // of the others, those whose KV was here once
-  ForestNode* resume = nullptr;  // deepest state that leaves at least one token to compute
-  ForestNode* last = nullptr;    // on whose edge, or at whose end, the overlap ends
+  std::int32_t overlap = 0;       // tokens shared with the deepest remembered path
+  std::int32_t kv_matched = 0;    // of these, with whole KV
+  std::int32_t lost_kv = 0;       // of the others, those whose KV was here once
+  ForestNode* resume = nullptr;   // deepest state that leaves at least one token to compute
+  ForestNode* last = nullptr;     // on whose edge, or at whose end, the overlap ends
+  std::uint64_t last_serial = 0;  // its own: the same while the node is
 };
 
 /// What dropping a state gave back to the pools: objects that nobody else holds.
@@ -100,6 +104,9 @@ class RadixForest {
   /// The same, where `above` is known to lie on the path of `tokens`.
   ForestNode* insert_below(ForestNode& above, std::span<const std::int32_t> tokens,
                            std::uint64_t tick);
+  /// The node at `position` > 0 on the path to the end of `below`, made by a split if there is
+  /// none. O(nodes between), no tokens are compared.
+  ForestNode* insert_above(ForestNode& below, std::int32_t position, std::uint64_t tick);
 
   /// A running request will copy a state out at `node`, which has no claim.
   void set_pending(ForestNode& node, StateKind kind);

@@ -53,7 +53,7 @@ void RadixForest::set_state(ForestNode& node, StateRef state, StateKind kind,
     hold(block);
     return block.id();
   };
-  for (ForestNode* n = &node; n->parent != nullptr && n->states == 0; n = n->parent) {
+  for (ForestNode* n = &node; n->parent != nullptr && n->needs++ == 0; n = n->parent) {
     n->blocks.reserve(static_cast<std::size_t>(end_block(*n) - first_block(*n)));
     for (std::int32_t i = first_block(*n); i < end_block(*n); ++i) n->blocks.push_back(name(i));
     n->kv_once = n->end;
@@ -63,7 +63,6 @@ void RadixForest::set_state(ForestNode& node, StateRef state, StateKind kind,
   node.state = std::move(state);
   tree_.claim(node.plan, Claim::stored, kind);
   ++state_count_;
-  for (ForestNode* n = &node; n->parent != nullptr; n = n->parent) ++n->states;
 }
 
 ForestFreed RadixForest::drop_state(ForestNode& node) {
@@ -72,8 +71,7 @@ ForestFreed RadixForest::drop_state(ForestNode& node) {
   if (node.state.use_count() == 1) freed.states = 1;
   node.state = StateRef();
   if (node.tail >= 0) freed.blocks += release(std::exchange(node.tail, -1)) ? 1 : 0;
-  for (ForestNode* n = &node; n->parent != nullptr; n = n->parent) {
-    if (--n->states > 0) continue;
+  for (ForestNode* n = &node; n->parent != nullptr && --n->needs == 0; n = n->parent) {
     for (const std::int32_t id : n->blocks) freed.blocks += release(id) ? 1 : 0;
     n->blocks = {};
   }
@@ -85,12 +83,16 @@ ForestFreed RadixForest::drop_state(ForestNode& node) {
 
 std::vector<KvBlockRef> RadixForest::block_table(const ForestNode& node) const {
   std::vector<KvBlockRef> table(static_cast<std::size_t>(blocks_for(node.end)));
-  if (node.tail >= 0) table.back() = held_[static_cast<std::size_t>(node.tail)].block;
+  // All are of one pool: the counts alone are touched, not each handle that is held.
+  const auto handle = [&](std::int32_t id) -> const KvBlockRef& {
+    return held_[static_cast<std::size_t>(id)].block;
+  };
+  if (node.tail >= 0) table.back() = handle(node.tail);
   for (const ForestNode* n = &node; n->parent != nullptr; n = n->parent) {
+    if (n->blocks.empty()) continue;
+    const KvBlockRef& first = handle(n->blocks.front());
     auto at = static_cast<std::size_t>(first_block(*n));
-    for (const std::int32_t id : n->blocks) {
-      table[at++] = held_[static_cast<std::size_t>(id)].block;
-    }
+    for (const std::int32_t id : n->blocks) table[at++] = first.sibling(id);
   }
   return table;
 }
@@ -107,20 +109,20 @@ ForestFreed RadixForest::unshared() const {
 }
 
 void RadixForest::verify_node(const ForestNode& n) const {
-  std::int32_t states = n.state ? 1 : 0;
+  std::int32_t needs = n.state ? 1 : 0;
   for (std::size_t i = 0; i < n.children.size(); ++i) {
     const ForestNode::Child& c = n.children[i];
     check(i == 0 || n.children[i - 1].token < c.token, "children out of order");
     check(c.node->parent == &n && c.node->start == n.end, "a child hangs on another node");
     check(c.node->edge.front() == c.token, "a child under another token");
     check(tree_[c.node->plan].parent == n.plan, "the planner's tree has another shape");
-    states += c.node->states;
+    needs += c.node->needs > 0 ? 1 : 0;
   }
   if (n.parent == nullptr) {
     check(n.plan == kPlanRoot && !n.children.empty(), "a scope without a path");
     return;
   }
-  check(states == n.states, "states are miscounted");
+  check(needs == n.needs, "those that need KV are miscounted");
   check(n.end > n.start && static_cast<std::int32_t>(n.edge.size()) == n.end - n.start,
         "an edge of another length");
   check(tree_[n.plan].used && tree_[n.plan].depth == n.end && node(n.plan) == &n,
@@ -130,7 +132,7 @@ void RadixForest::verify_node(const ForestNode& n) const {
   check(n.listed == (n.children.empty() && claim(n) == Claim::none),
         "a leaf missing from the list");
   check(static_cast<std::int32_t>(n.blocks.size()) ==
-            (n.states > 0 ? end_block(n) - first_block(n) : 0),
+            (n.needs > 0 ? end_block(n) - first_block(n) : 0),
         "KV without a state below it, or a state without KV");
   check((n.tail >= 0) == (n.state && n.end % model::kBlockTokens != 0), "a tail without a state");
 }
@@ -156,7 +158,7 @@ void RadixForest::verify() const {
     states += n.state ? 1 : 0;
     for (const std::int32_t id : n.blocks) ++named[static_cast<std::size_t>(id)];
     if (n.tail >= 0) ++named[static_cast<std::size_t>(n.tail)];
-    if (n.parent == nullptr || tree_[n.plan].claims == 0) continue;
+    if (n.parent == nullptr || tree_.claims(n.plan) == 0) continue;
     charged += end_block(n) - first_block(n);
     charged += claim(n) != Claim::none && n.end % model::kBlockTokens != 0 ? 1 : 0;
   }

@@ -136,6 +136,46 @@ TEST_CASE("bounds on nodes and tokens hold, and what was used last is remembered
   forest.verify();
 }
 
+TEST_CASE("a place above an end is the one that its tokens lead to") {
+  TokenSource source(21);
+  RadixForest forest(kCosts);
+  for (std::uint64_t tick = 1; tick <= 1500; ++tick) {
+    const Tokens t = source.next();
+    ForestNode* end = forest.insert(t, tick);
+    const std::int32_t position = 1 + source.below(t.size());
+    const Tokens path(t.begin(), t.begin() + position);
+    ForestNode* place = forest.insert_above(*end, position, tick);
+    REQUIRE(path_of(*place) == path);
+    REQUIRE(forest.insert(path, tick) == place);
+    const ForestMatch match = forest.match(t);
+    REQUIRE(match.last == end);
+    REQUIRE(match.last_serial == end->serial);
+    if (tick % 100 == 0) forest.verify();
+  }
+}
+
+TEST_CASE("a path is as recent as the last request that passed it, also when that is forgotten") {
+  for (const bool merged : {false, true}) {
+    RadixForest forest(kCosts);
+    forest.insert(Tokens{1, 2}, 1)->point = true;
+    forest.insert(Tokens{1, 2, 3, 4}, 1);
+    ForestNode* passed = forest.insert(merged ? Tokens{1, 2, 3} : Tokens{1, 2, 3, 4}, 9);
+    if (merged) {
+      forest.set_pending(*passed, StateKind::branch);
+      forest.drop_pending(*passed);  // merged with what is below it
+    }
+    ForestNode* other = forest.insert(Tokens{7, 8}, 5);
+    forest.set_pending(*other, StateKind::branch);
+    forest.trim({.max_nodes = 2, .max_tokens = 100});
+    REQUIRE(forest.match(Tokens{1, 2, 3, 4}).overlap == 2);
+    forest.drop_pending(*other);
+    forest.trim({.max_nodes = 1, .max_tokens = 100});
+    CHECK(forest.match(Tokens{1, 2}).overlap == 2);
+    CHECK(forest.match(Tokens{7, 8}).overlap == 0);
+    forest.verify();
+  }
+}
+
 TEST_CASE(
     "claims pin their path, and dropping a state gives back at most the bytes it is charged") {
   for (std::uint32_t seed = 1; seed <= 12; ++seed) {
