@@ -16,6 +16,7 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/memory.cuh"
+#include "kernels/dtype.hpp"
 
 namespace cairn::kernels::cuda {
 
@@ -60,6 +61,17 @@ __device__ __forceinline__ void mma_f16_16x8x16(float (&d)[4], const std::uint32
 #else
   mma_f16_16x8x8(d, {a[0], a[1]}, b[0]);
   mma_f16_16x8x8(d, {a[2], a[3]}, b[1]);
+#endif
+}
+
+/// Two values as bf16, `low` in the lower half, rounded to nearest even. A NaN is some quiet NaN.
+__device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+  std::uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+#else
+  return static_cast<std::uint32_t>(to_bf16(high).bits) << 16 | to_bf16(low).bits;
 #endif
 }
 

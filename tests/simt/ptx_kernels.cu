@@ -18,6 +18,6 @@ template void instantiate<
     simt::MultiplyTile<simt::MmaKind::bf16_16x8x16>, simt::MultiplyTile<simt::MmaKind::f16_16x8x16>,
     simt::MultiplyTile<simt::MmaKind::f16_16x8x8>, simt::CopyRounds<4>, simt::CopyRounds<8>,
     simt::CopyRounds<16>, simt::MoveOne<Bf16>, simt::MoveOne<float>, simt::MoveOne<Vec<float, 2>>,
-    simt::MoveOne<Vec<float, 4>>>();
+    simt::MoveOne<Vec<float, 4>>, simt::PackPair>();
 
 }  // namespace cairn::kernels::cuda

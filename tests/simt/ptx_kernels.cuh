@@ -156,4 +156,18 @@ struct MoveOne {
   }
 };
 
+/// One word of two bf16 a thread.
+struct PackPair {
+  struct Args {
+    const float* in;     // [32, 2]
+    std::uint32_t* out;  // [32]
+  };
+  static constexpr const char* kName = "pack_pair";
+  static constexpr int kThreads = 32;
+  static __device__ void run(const Args& a) {
+    const unsigned t = threadIdx.x;
+    a.out[t] = pack_bf16(a.in[2 * t], a.in[2 * t + 1]);
+  }
+};
+
 }  // namespace cairn::simt

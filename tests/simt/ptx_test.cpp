@@ -123,6 +123,21 @@ TEST_CASE("a tile multiplied in fragments equals the plain product") {
   }
 }
 
+TEST_CASE("two values pack into one word, the first low, rounded to nearest even") {
+  std::vector<float> in(64);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    in[i] = (1.0F + 0x1p-10F * static_cast<float>(i)) * (i % 3 == 0 ? -1.0F : 1.0F);  // ties too
+  }
+  in[4] = 3.4e38F;
+  in[5] = -0.0F;
+  const Buffer<float> device_in(in);
+  Buffer<std::uint32_t> out(32);
+  launch<PackPair>({1}, nullptr, {device_in.data(), out.data()});
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    REQUIRE((out.data()[i / 2] >> (16 * (i % 2)) & 0xffffU) == to_bf16(in[i]).bits);
+  }
+}
+
 TEST_CASE("asynchronous copies bring every byte, and zeros for dead lanes") {
   check_copy<4>(64);
   check_copy<8>(64);
