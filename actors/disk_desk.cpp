@@ -15,10 +15,6 @@ namespace {
 // How often what is too old is looked for, and last uses are written down.
 constexpr auto kTickEvery = std::chrono::seconds(60);
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 }  // namespace
 
 DiskDesk::DiskDesk(std::shared_ptr<Shared> shared, Mail& mail)
@@ -72,7 +68,8 @@ void DiskDesk::store(const engine::SavedState& saved, double rate) {
                                        {saved.state.data(), layout.state_bytes},
                                        blocks,
                                        rate});
-  if (put && !put->existed) shared_->metrics->disk_store_seconds().observe(seconds_since(begin));
+  if (put && !put->existed)
+    shared_->metrics->disk_store_seconds().observe(seconds_between(begin, Clock::now()));
 }
 
 void DiskDesk::on(const FetchState& m) {
@@ -89,7 +86,9 @@ bool DiskDesk::fetch(DiskFetch& fetch) {
   const Status read = shared_->disk->read(
       fetch.match.id,
       {{fetch.state.data(), shared_->pools->layout().state_bytes}, blocks, fetch.first_block});
-  if (read) shared_->metrics->state_restore_seconds(Tier::disk).observe(seconds_since(begin));
+  if (read)
+    shared_->metrics->state_restore_seconds(Tier::disk)
+        .observe(seconds_between(begin, Clock::now()));
   return read.ok();
 }
 

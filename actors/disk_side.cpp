@@ -34,13 +34,8 @@ double DiskSide::compute_seconds(std::int64_t tokens) const {
   return shared_->seconds_per_prefill_token.load() * static_cast<double>(tokens);
 }
 
-double DiskSide::read_seconds(std::uint64_t bytes) const {
-  return engine::disk_read_seconds(shared_->disk->stat(), bytes);
-}
-
 // A read waits for the write that is under way.
-double DiskSide::queue_seconds() const {
-  const engine::DiskStat stat = shared_->disk->stat();
+double DiskSide::queue_seconds(const engine::DiskStat& stat) const {
   return writing_ && stat.puts > 0 ? stat.write_seconds / static_cast<double>(stat.puts) : 0.0;
 }
 
@@ -81,7 +76,9 @@ bool DiskSide::start_reading(const engine::LookupRequest& request, const engine:
   engine::HeldState memory = cache_.held(request.scope, *request.tokens, last);
   if (memory.position >= match.position) return false;
   const double gain = compute_seconds(match.position - memory.position);
-  const double cost = queue_seconds() + read_seconds(bytes_of(memory.position, match.position));
+  const engine::DiskStat stat = shared_->disk->stat();
+  const double cost = queue_seconds(stat) +
+                      engine::disk_read_seconds(stat, bytes_of(memory.position, match.position));
   if (gain > 0 && gain <= cost) return false;
 
   auto fetch = std::make_shared<DiskFetch>();
@@ -161,16 +158,16 @@ void DiskSide::offer(const engine::SavedState& saved) {
 }
 
 void DiskSide::offer(Candidate candidate) {
-  if (!shared_->disk || !weigh(candidate)) return;
+  if (!shared_->disk) return;
   const auto same = [&](const Candidate& c) {
     return c.scope == candidate.scope && std::ranges::equal(c.path(), candidate.path());
   };
-  if (std::any_of(candidates_.begin(), candidates_.end(), same)) return;
+  if (std::any_of(candidates_.begin(), candidates_.end(), same) || !weigh(candidate)) return;
   candidates_.push_back(std::move(candidate));
   if (candidates_.size() > kMaxCandidates) candidates_.pop_front();
 }
 
-void DiskSide::seen(const engine::LookupRequest& request, std::int32_t resume) {
+void DiskSide::seen(const engine::LookupRequest& request, const engine::Lease& lease) {
   if (!shared_->disk || !request.use_cache) return;
   ++requests_;
   const std::span<const std::int32_t> tokens(*request.tokens);
@@ -181,12 +178,9 @@ void DiskSide::seen(const engine::LookupRequest& request, std::int32_t resume) {
     if (const auto d = cache_.predicted(request.scope, path))
       rates_.emplace_back(match->id, d->reach);
   }
-  if (resume > (match ? match->position : 0)) {
-    const engine::HeldState held = cache_.held(request.scope, tokens, resume);
-    if (held.position == resume) {
-      offer(Candidate{request.tokens, resume, held.kind, request.scope});
-      write_next();
-    }
+  if (lease.resume > (match ? match->position : 0)) {
+    offer(Candidate{request.tokens, lease.resume, lease.resume_kind, request.scope});
+    write_next();
   }
   if (requests_ >= kForecastEvery) send_forecast();
 }
@@ -246,7 +240,8 @@ bool DiskSide::weigh(Candidate& c) const {
   const std::int32_t from = above ? above->position : 0;
   if (from == c.position) return false;
   const std::uint64_t bytes = bytes_of(from, c.position);
-  const double saved = compute_seconds(c.position - from) - read_seconds(bytes);
+  const engine::DiskStat stat = shared_->disk->stat();
+  const double saved = compute_seconds(c.position - from) - engine::disk_read_seconds(stat, bytes);
   if (saved <= 0) return false;
   c.worth = saved / static_cast<double>(bytes);
   const auto demand = cache_.predicted(c.scope, c.path());
@@ -254,7 +249,7 @@ bool DiskSide::weigh(Candidate& c) const {
   if (!demand) return true;
   c.rate = demand->reach;
   c.worth *= demand->served;
-  const double write = engine::disk_write_seconds(shared_->disk->stat(), bytes);
+  const double write = engine::disk_write_seconds(stat, bytes);
   return kRequestsAhead * demand->served * saved > write;
 }
 

@@ -35,9 +35,9 @@ class DiskSide {
   void on(const Fetched& m);
   void on(const FetchLate& m);
 
-  /// A request runs, from a state of the memory at `resume`: the demand for what lies on its path
-  /// is another one now, and what was not worth a write may have become so.
-  void seen(const engine::LookupRequest& request, std::int32_t resume);
+  /// A request runs, from the state of the memory that `lease` holds: the demand for what lies on
+  /// its path is another one now, and what was not worth a write may have become so.
+  void seen(const engine::LookupRequest& request, const engine::Lease& lease);
   /// The rates of all places are new.
   void replanned();
 
@@ -76,8 +76,7 @@ class DiskSide {
   bool weigh(Candidate& candidate) const;
   void send_forecast();
   double compute_seconds(std::int64_t tokens) const;
-  double read_seconds(std::uint64_t bytes) const;
-  double queue_seconds() const;
+  double queue_seconds(const engine::DiskStat& stat) const;
   std::uint64_t bytes_of(std::int32_t from, std::int32_t to) const;
 
   std::shared_ptr<Shared> shared_;

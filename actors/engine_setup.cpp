@@ -110,7 +110,7 @@ double seconds_to_copy_state(model::Backend& backend) {
     const engine::StateRef to = states->take_state();
     const auto start = Clock::now();
     backend.copy_state(from.data(), to.data());
-    least = std::min(least, std::chrono::duration<double>(Clock::now() - start).count());
+    least = std::min(least, seconds_between(start, Clock::now()));
   }
   return least;
 }

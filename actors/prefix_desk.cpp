@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/placement/planner.hpp"
 #include "engine/placement/policy_names.hpp"
-#include "engine/simulate/simulator.hpp"
 #include "metrics/metrics.hpp"
 
 namespace cairn::actors {
@@ -71,7 +71,7 @@ void PrefixDesk::on(const Lookup& message) {
   engine::LookupResult result = cache_.lookup(*m.request);
   if (auto* lease = std::get_if<engine::Lease>(&result)) {
     if (m.request->use_cache) count_calibration(*lease);
-    disk_.seen(*m.request, lease->resume);
+    disk_.seen(*m.request, *lease);
     mail_.router(Granted{seq, m.attempt, std::make_shared<engine::Lease>(std::move(*lease))});
   } else if (auto* wait = std::get_if<engine::ShareWait>(&result)) {
     waiters_[wait->leader].push_back({seq, wait->save.position});

@@ -135,7 +135,7 @@ void TextWorker::take_token(const engine::SampledToken& token, Clock::time_point
   emit_start(*stream);
   const Metrics& metrics = *shared_->metrics;
   if (!stream->first_token_seconds) {
-    const double seconds = std::chrono::duration<double>(at - stream->ticket->submitted).count();
+    const double seconds = seconds_between(stream->ticket->submitted, at);
     stream->first_token_seconds = seconds;
     metrics
         .time_to_first_token_seconds(stream->started.cached_tokens > 0 ? CacheTemperature::warm
@@ -143,8 +143,7 @@ void TextWorker::take_token(const engine::SampledToken& token, Clock::time_point
         .observe(seconds);
   }
   if (choice->last_token) {
-    metrics.inter_token_latency_seconds().observe(
-        std::chrono::duration<double>(at - *choice->last_token).count());
+    metrics.inter_token_latency_seconds().observe(seconds_between(*choice->last_token, at));
   }
   choice->last_token = at;
   metrics.generation_tokens_total().add();

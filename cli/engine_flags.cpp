@@ -68,25 +68,24 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
 }
 
+std::uint64_t bytes_of(const std::string& option, const std::string& text, const char* zero) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes) throw LoadError(option + ": " + bytes.error().message);
+  if (*bytes == 0) throw LoadError(option + ": " + zero);
+  return *bytes;
+}
+
 EngineOptions engine_options(const EngineFlags& flags) {
   EngineOptions options = flags.options;
   if (!flags.cache_bytes.empty()) {
-    const auto bytes = parse_bytes(flags.cache_bytes);
-    if (!bytes) throw LoadError("--cache-bytes: " + bytes.error().message);
-    if (*bytes == 0) {
-      throw LoadError(
-          "--cache-bytes: running requests need memory, too; leave it out for the default, or name "
-          "--policy none to keep nothing");
-    }
-    options.cache_bytes = *bytes;
+    options.cache_bytes =
+        bytes_of("--cache-bytes", flags.cache_bytes,
+                 "running requests need memory, too; leave it out for the default, or name "
+                 "--policy none to keep nothing");
   }
   if (!flags.disk_bytes.empty()) {
-    const auto bytes = parse_bytes(flags.disk_bytes);
-    if (!bytes) throw LoadError("--disk-bytes: " + bytes.error().message);
-    if (*bytes == 0) {
-      throw LoadError("--disk-bytes: 0 holds nothing; without --disk-dir there is no disk cache");
-    }
-    options.disk_bytes = *bytes;
+    options.disk_bytes = bytes_of("--disk-bytes", flags.disk_bytes,
+                                  "0 holds nothing; without --disk-dir there is no disk cache");
   }
   if (options.disk_dir.empty() && (options.disk_bytes > 0 || flags.disk_max_age_seconds > 0)) {
     throw LoadError("--disk-bytes and --disk-max-age need --disk-dir");

@@ -2,6 +2,7 @@
 // The options that every subcommand with an engine has.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,10 @@ class App;
 }
 
 namespace cairn::cli {
+
+/// The size that a flag names. Throws LoadError for one that is none, and for 0 with `zero`.
+std::uint64_t bytes_of(const std::string& option, const std::string& text,
+                       const char* zero = "expected at least 1 byte");
 
 /// What the flags set; read after parsing.
 struct EngineFlags {

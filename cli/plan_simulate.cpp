@@ -11,8 +11,8 @@
 #include <fstream>
 #include <memory>
 
-#include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "cli/engine_flags.hpp"
 #include "cli/plan_commands.hpp"
 #include "engine/placement/policy_names.hpp"
 #include "engine/simulate/oracle.hpp"
@@ -39,13 +39,6 @@ struct SimulateFlags {
   bool json = false;
   std::string html;
 };
-
-std::uint64_t bytes_of(const std::string& option, const std::string& text) {
-  const auto bytes = parse_bytes(text);
-  if (!bytes) throw LoadError(option + ": " + bytes.error().message);
-  if (*bytes == 0) throw LoadError(option + ": expected at least 1 byte");
-  return *bytes;
-}
 
 template <class T>
 void add_once(std::vector<T>& to, T value) {

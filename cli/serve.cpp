@@ -126,11 +126,9 @@ int serve(const ServeFlags& flags) {
       !status)
     throw LoadError(status.error().message + " (--cache-scope, --api-key-file, --admin-key)");
   if (!flags.body_limit.empty()) {
-    const auto bytes = parse_bytes(flags.body_limit);
-    if (!bytes) throw LoadError("--body-limit: " + bytes.error().message);
-    if (*bytes == 0) throw LoadError("--body-limit: expected at least 1 byte");
-    server_options.max_body_bytes = *bytes;
-    server_options.max_bodies_bytes = std::max(server_options.max_bodies_bytes, 2 * *bytes);
+    const std::uint64_t bytes = bytes_of("--body-limit", flags.body_limit);
+    server_options.max_body_bytes = bytes;
+    server_options.max_bodies_bytes = std::max(server_options.max_bodies_bytes, 2 * bytes);
   }
   const auto metrics = std::make_shared<Metrics>();
   const std::shared_ptr<Engine> engine = make_engine(engine_options(flags.engine), metrics);

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 
 #include "engine/cache/disk_index.hpp"
+#include "engine/cache/fingerprint.hpp"
 
 namespace cairn::engine {
 namespace {
@@ -26,9 +26,7 @@ Error refusal(ErrorCode code, const std::string& path, const std::string& why) {
   return {code, "the cache's directory " + path + " " + why, {}};
 }
 std::string id_name(DiskId id, std::string_view suffix) {
-  char digits[kIdDigits + 1];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(id));
-  return digits + std::string(suffix);
+  return hex_digits(id) + std::string(suffix);
 }
 
 bool ends_with(std::string_view name, std::string_view suffix) {

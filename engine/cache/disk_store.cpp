@@ -86,10 +86,6 @@ DiskHeader DiskStore::Impl::header_of(const DiskStateInfo& s) const {
   return h;
 }
 
-DiskItem DiskStore::Impl::item_of(const DiskStateInfo& s) const {
-  return {s.id, s.position, s.kind, s.last_use_ms, bytes_of(s), s.rate};
-}
-
 Status DiskStore::Impl::may_write() const {
   if (now_.writable || now() >= off_until_ms_) return ok_status();
   return Error{ErrorCode::unavailable, now_.why_not, {}};
@@ -331,7 +327,8 @@ std::vector<DiskEntry> DiskStore::entries() const {
   std::vector<DiskEntry> out;
   out.reserve(impl_->map().states().size());
   for (const auto& [id, s] : impl_->map().states()) {
-    out.push_back({impl_->item_of(s), s.scope, impl_->map().tokens_of(s)});
+    out.push_back({s.id, s.position, s.kind, s.last_use_ms, impl_->bytes_of(s), s.rate, s.scope,
+                   impl_->map().tokens_of(s)});
   }
   return out;
 }

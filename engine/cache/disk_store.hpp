@@ -25,16 +25,6 @@
 
 namespace cairn::engine {
 
-/// A stored state.
-struct DiskItem {
-  DiskId id = 0;
-  std::int32_t position = 0;
-  StateKind kind = StateKind::planned;
-  std::int64_t last_use_ms = 0;
-  std::uint64_t bytes = 0;  // of the state's own file: blocks may be shared
-  double rate = 0;          // as last predicted
-};
-
 /// Of max_bytes for the index and its log while these need no more.
 inline constexpr std::uint64_t kDiskIndexReserve = 1 << 20U;
 
@@ -95,7 +85,12 @@ struct DiskSink {
 
 /// A state as a restart wants to remember it.
 struct DiskEntry {
-  DiskItem item;
+  DiskId id = 0;
+  std::int32_t position = 0;
+  StateKind kind = StateKind::planned;
+  std::int64_t last_use_ms = 0;
+  std::uint64_t bytes = 0;  // of the state's own file: blocks may be shared
+  double rate = 0;          // as last predicted
   std::string scope;
   std::vector<std::int32_t> tokens;  // [position]
 };

@@ -72,7 +72,10 @@ class DiskStore::Impl {
 
   void touch(DiskId id);
   void forecast(const DiskForecast& forecast);
-  DiskItem item_of(const DiskStateInfo& state) const;
+  /// Of the state's own file.
+  std::uint64_t bytes_of(const DiskStateInfo& state) const {
+    return disk_file_bytes(header_of(state), 1);
+  }
   const DiskMap& map() const { return map_; }
   /// What match() of any thread needs.
   std::shared_lock<std::shared_mutex> lock_map() const { return std::shared_lock(map_mutex_); }
@@ -93,6 +96,7 @@ class DiskStore::Impl {
   void sweep_blob(const DirectoryFile& file);
 
   // disk_store_others.cpp
+  std::string own_text() const { return disk_store_text(options_.fingerprint, options_.layout); }
   std::string own_name() const { return disk_store_name(options_.fingerprint, options_.layout); }
   void find_others();
   void tell_of_others() const;
@@ -128,9 +132,6 @@ class DiskStore::Impl {
                     const std::string& scope) const;
   DiskHeader header_of(const DiskSegment& segment) const;
   DiskHeader header_of(const DiskStateInfo& state) const;
-  std::uint64_t bytes_of(const DiskStateInfo& state) const {
-    return disk_file_bytes(header_of(state), 1);
-  }
 
   std::uint64_t& kind_count(StateKind kind) {
     return now_.states_by_kind[static_cast<std::size_t>(kind)];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a store: whose files these are, what the index says, and what a crash left behind.
 #include <algorithm>
-#include <cstdio>
 
 #include "base/log.hpp"
 #include "engine/cache/disk_store_impl.hpp"
@@ -15,10 +14,7 @@ std::string disk_store_text(const Fingerprint& fingerprint, const model::MemoryL
 }
 
 std::string disk_store_name(const Fingerprint& fingerprint, const model::MemoryLayout& layout) {
-  char name[17];
-  std::snprintf(name, sizeof name, "%016llx",
-                static_cast<unsigned long long>(hash_bytes(disk_store_text(fingerprint, layout))));
-  return name;
+  return hex_digits(hash_bytes(disk_store_text(fingerprint, layout)));
 }
 
 Status DiskStore::Impl::open_index() {
@@ -61,7 +57,7 @@ void DiskStore::Impl::delete_all(const std::string& why) {
 }
 
 Status DiskStore::Impl::check_fingerprint() {
-  const std::string here = disk_store_text(options_.fingerprint, options_.layout);
+  const std::string here = own_text();
   Result<std::string> stored = index_->meta(kFingerprintKey);
   if (!stored) return stored.error();
   if (*stored == here) return ok_status();
@@ -115,9 +111,7 @@ Status DiskStore::Impl::purge() {
   // The directory is in nobody's way: an empty store under the same options.
   if (const auto files = delete_files(); !files) return turn_off(files.error());
   Status opened = open_index();
-  if (opened)
-    opened =
-        index_->set_meta(kFingerprintKey, disk_store_text(options_.fingerprint, options_.layout));
+  if (opened) opened = index_->set_meta(kFingerprintKey, own_text());
   if (!opened) return turn_off(opened.error());
   flush();
   return ok_status();

@@ -15,18 +15,10 @@ constexpr std::int64_t kExpireOthersEveryMs = 3'600'000;
 
 /// The number behind "name=" in a store's text; 0: there is none.
 std::uint64_t number_in(const std::string& text, const std::string& name) {
-  const std::size_t at = text.find("\n" + name + "=");
-  if (at == std::string::npos) return 0;
+  const std::string digits = fingerprint_part(text, name);
   std::uint64_t value = 0;
-  const char* begin = text.data() + at + name.size() + 2;
-  std::from_chars(begin, text.data() + text.size(), value);
+  std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return value;
-}
-
-std::uint64_t bytes_in(const std::vector<DirectoryFile>& files) {
-  std::uint64_t bytes = 0;
-  for (const DirectoryFile& f : files) bytes += f.bytes;
-  return bytes;
 }
 
 /// Every file of a store, and its directory. Returns their bytes.
@@ -35,10 +27,14 @@ Result<std::uint64_t> delete_store(const DiskRoot& root, const std::string& name
   if (!directory) return directory.error();
   Result<std::vector<DirectoryFile>> files = (*directory)->list();
   if (!files) return files.error();
-  for (const DirectoryFile& f : *files) (*directory)->remove(f.name);
+  std::uint64_t bytes = 0;
+  for (const DirectoryFile& f : *files) {
+    bytes += f.bytes;
+    (*directory)->remove(f.name);
+  }
   (*directory)->sync();
   root.remove(name);
-  return bytes_in(*files);
+  return bytes;
 }
 
 Status scan_index(const std::string& path, DiskScan& scan) {
@@ -130,7 +126,7 @@ void DiskStore::Impl::find_others() {
 // A store that starts empty although somebody has been here: the user is to know why.
 void DiskStore::Impl::tell_of_others() const {
   if (others_.empty() || others_.back().last_use_ms == 0) return;
-  const std::string here = disk_store_text(options_.fingerprint, options_.layout);
+  const std::string here = own_text();
   log(LogLevel::warning, "the disk cache " + root_->path() +
                              " starts empty: what was written before cannot be read (" +
                              fingerprint_difference(others_.back().fingerprint, here) +

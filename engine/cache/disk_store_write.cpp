@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "engine/cache/disk_store_impl.hpp"
+#include "engine/cache/pools.hpp"
 
 namespace cairn::engine {
 namespace {
@@ -30,7 +31,7 @@ DiskTerms DiskStore::Impl::terms() const {
   t.prefill = prefill_.a > 0 ? prefill_ : CostModel{};
   t.restore = [this](std::int32_t from, std::int32_t to) {
     if (prefill_.a <= 0) return 0.0;
-    const auto blocks = static_cast<std::uint64_t>(to - from + 15) / kBlock;
+    const auto blocks = static_cast<std::uint64_t>(blocks_for(to - from));
     return disk_read_seconds(now_,
                              options_.layout.state_bytes + blocks * options_.layout.kv_block_bytes);
   };

@@ -13,12 +13,6 @@
 namespace cairn::engine {
 namespace {
 
-std::string hex(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 // A value may not look like the end of its line.
 std::string one_line(std::string value) {
   std::replace(value.begin(), value.end(), '\n', ' ');
@@ -39,11 +33,24 @@ std::vector<std::pair<std::string, std::string>> parts_of(std::string_view text)
 
 }  // namespace
 
+std::string hex_digits(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string fingerprint_part(std::string_view text, std::string_view name) {
+  for (const auto& [key, value] : parts_of(text)) {
+    if (key == name) return value;
+  }
+  return {};
+}
+
 std::string Fingerprint::text() const {
   const std::pair<const char*, std::string> parts[] = {
-      {"weights", hex(weights)},
-      {"config", hex(config)},
-      {"tokenizer", hex(tokenizer)},
+      {"weights", hex_digits(weights)},
+      {"config", hex_digits(config)},
+      {"tokenizer", hex_digits(tokenizer)},
       {"weight_format", weight_format},
       {"kv", kv},
       {"isa", isa},

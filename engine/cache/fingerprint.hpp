@@ -34,10 +34,16 @@ struct Fingerprint {
   FingerprintHash hash() const;
 };
 
+/// The value of one part of a text; "" where there is none.
+std::string fingerprint_part(std::string_view text, std::string_view name);
+
 /// What differs between two texts, for the user: "isa was avx512, is avx2 here"; empty when equal.
 std::string fingerprint_difference(std::string_view stored, std::string_view here);
 
 /// 64-bit hash of any bytes (XXH3), for the parts.
 std::uint64_t hash_bytes(std::string_view bytes);
+
+/// As 16 lower-case digits.
+std::string hex_digits(std::uint64_t value);
 
 }  // namespace cairn::engine

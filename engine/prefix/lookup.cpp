@@ -179,6 +179,7 @@ std::optional<Lease> PrefixCache::Impl::admit(const LookupRequest& request, Fore
   lease.scope = request.scope;
   if (resume != nullptr) {
     lease.resume = resume->end;
+    lease.resume_kind = forest.tree()[resume->plan].kind;
     lease.resume_state = resume->state;
     lease.prefix_blocks = forest.block_table(*resume);
   }

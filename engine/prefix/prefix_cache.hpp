@@ -55,11 +55,12 @@ struct RecomputeReasons {
 /// everything.
 struct Lease {
   SequenceId id = 0;
-  std::string scope;            // as of the request; of what it saves, too
-  std::int32_t overlap = 0;     // tokens shared with the deepest remembered path
-  std::int32_t kv_matched = 0;  // of these, with whole KV
-  std::int32_t resume = 0;      // c: cached tokens; state and KV of [0, c) are held
-  StateRef resume_state;        // empty when resume == 0
+  std::string scope;                           // as of the request; of what it saves, too
+  std::int32_t overlap = 0;                    // tokens shared with the deepest remembered path
+  std::int32_t kv_matched = 0;                 // of these, with whole KV
+  std::int32_t resume = 0;                     // c: cached tokens; state and KV of [0, c) are held
+  StateKind resume_kind = StateKind::planned;  // of the state there
+  StateRef resume_state;                       // empty when resume == 0
   std::vector<KvBlockRef>
       prefix_blocks;        // ceil(c/16): full ones are shared, a last partial one is copied from
   StateRef running_state;   // exclusive

@@ -37,6 +37,11 @@ std::string_view kind_name(const json::Value& value) {
   return "something else";
 }
 
+Error wrong_kind(const std::string& field, const json::Value& value, std::string_view expected) {
+  return bad_field(field, field + " must be " + std::string(expected) + ", not " +
+                              std::string(kind_name(value)) + ".");
+}
+
 std::optional<std::int32_t> to_int32(const json::Value& value) {
   if (!value.is(Kind::number)) return std::nullopt;
   const double d = value.as_double();
@@ -52,8 +57,7 @@ const json::Value* Fields::get(std::string_view name) const {
 
 void Fields::wrong_type(std::string_view name, const json::Value& value,
                         std::string_view expected) {
-  fail(bad_field(full(name), full(name) + " must be " + std::string(expected) + ", not " +
-                                 std::string(kind_name(value)) + "."));
+  fail(wrong_kind(full(name), value, expected));
 }
 
 std::optional<bool> Fields::boolean(std::string_view name) {

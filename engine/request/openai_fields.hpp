@@ -54,6 +54,8 @@ class Fields {
 
 /// "a string", "an object", ... for messages.
 std::string_view kind_name(const json::Value& value);
+/// The field holds a value of another kind than `expected` ("an object").
+Error wrong_kind(const std::string& field, const json::Value& value, std::string_view expected);
 
 /// An integral number that fits, or nothing.
 std::optional<std::int32_t> to_int32(const json::Value& value);

@@ -39,8 +39,7 @@ Status check_content(const Value& message, const std::string& where) {
   }
   if (content->is(Kind::string)) return ok_status();
   if (!content->is(Kind::array))
-    return bad_field(where + ".content", where + ".content must be a string or an array, not " +
-                                             std::string(kind_name(*content)) + ".");
+    return wrong_kind(where + ".content", *content, "a string or an array");
   for (std::size_t i = 0; i < content->items().size(); ++i) {
     const auto part = where + ".content[" + std::to_string(i) + "]";
     if (auto status = check_part(content->items()[i], part); !status) return status;
@@ -49,9 +48,7 @@ Status check_content(const Value& message, const std::string& where) {
 }
 
 Status check_call(const Value& call, const std::string& where) {
-  if (!call.is(Kind::object))
-    return bad_field(where,
-                     where + " must be an object, not " + std::string(kind_name(call)) + ".");
+  if (!call.is(Kind::object)) return wrong_kind(where, call, "an object");
   const Value* function = call.find("function");
   if (!function || !function->is(Kind::object))
     return bad_field(where + ".function", where + ".function must be an object.");
@@ -67,9 +64,7 @@ Status check_calls(const Value& message, const std::string& where) {
   const Value* calls = message.find("tool_calls");
   if (!calls || calls->is(Kind::null)) return ok_status();
   const std::string field = where + ".tool_calls";
-  if (!calls->is(Kind::array))
-    return bad_field(field,
-                     field + " must be an array, not " + std::string(kind_name(*calls)) + ".");
+  if (!calls->is(Kind::array)) return wrong_kind(field, *calls, "an array");
   for (std::size_t i = 0; i < calls->items().size(); ++i) {
     const auto call = field + "[" + std::to_string(i) + "]";
     if (auto status = check_call(calls->items()[i], call); !status) return status;
@@ -78,9 +73,7 @@ Status check_calls(const Value& message, const std::string& where) {
 }
 
 Status check_message(const Value& message, const std::string& where) {
-  if (!message.is(Kind::object))
-    return bad_field(where,
-                     where + " must be an object, not " + std::string(kind_name(message)) + ".");
+  if (!message.is(Kind::object)) return wrong_kind(where, message, "an object");
   const Value* role = message.find("role");
   if (!role || !role->is(Kind::string))
     return bad_field(where + ".role", where + ".role must be a string.");

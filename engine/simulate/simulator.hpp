@@ -26,9 +26,6 @@ struct SimulatedRequest {
   std::int64_t stored = 0, dropped = 0, skipped = 0;  // states; so far, this request included
 };
 
-/// Tokens of prefill that copying one state out takes, about as measured: 1 on the CPU, 2 on a GPU.
-inline constexpr double kWriteTokens = 2;
-
 struct SimulatorOptions {
   std::uint64_t bytes = 0;  // budget of states and KV together; 0: none
   ByteCosts costs{.state_bytes = 19'500'000, .kv_bytes_per_token = 12'288, .kv_block = 1};

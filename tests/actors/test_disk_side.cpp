@@ -115,9 +115,9 @@ struct Bench {
   /// Writes to all files of states that lie so deep.
   void spoil(std::int32_t position) {
     for (const auto& e : shared->disk->entries()) {
-      if (e.item.position != position) continue;
+      if (e.position != position) continue;
       for (const auto& f : std::filesystem::recursive_directory_iterator(temp.file("cache"))) {
-        if (f.path().filename() != engine::state_file_name(e.item.id)) continue;
+        if (f.path().filename() != engine::state_file_name(e.id)) continue;
         std::fstream file(f.path(), std::ios::in | std::ios::out | std::ios::binary);
         file.seekp(600);
         file.write("spoilt", 6);
@@ -182,7 +182,7 @@ void serve(Bench& b, const engine::TokenSeq& tokens) {
   const Lookup lookup = b.lookup(tokens);
   auto found = b.cache->lookup(*lookup.request);
   auto& lease = std::get<engine::Lease>(found);
-  b.side->seen(*lookup.request, lease.resume);
+  b.side->seen(*lookup.request, lease);
   for (engine::PlannedSave& save : lease.saves) {
     auto saved = b.saved(tokens, save.position);
     saved.state = std::move(save.state);
@@ -226,7 +226,7 @@ TEST_CASE("what the policy expects of places on disk reaches the disk, for all o
     double rate = 0;  // of the prompt's end
     for (const auto& e : b.shared->disk->entries()) {
       const bool end = e.tokens.size() + 1 == tokens->size();
-      if (end && e.tokens[0] == tokens->at(0)) rate = e.item.rate;
+      if (end && e.tokens[0] == tokens->at(0)) rate = e.rate;
     }
     return rate;
   };

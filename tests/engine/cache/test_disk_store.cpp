@@ -164,8 +164,8 @@ TEST_CASE("a restart remembers every state with its tokens, kind and last use") 
   for (const DiskEntry& e : entries) {
     CHECK(e.scope == "s");
     REQUIRE(expected.count(e.tokens) == 1);
-    CHECK(e.item.position == std::int32_t(e.tokens.size()));
-    CHECK(std::make_pair(e.item.kind, e.item.last_use_ms) == expected[e.tokens]);
+    CHECK(e.position == std::int32_t(e.tokens.size()));
+    CHECK(std::make_pair(e.kind, e.last_use_ms) == expected[e.tokens]);
   }
 }
 
