@@ -2,11 +2,12 @@
 // What is promised of a running engine, measured on one.
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"

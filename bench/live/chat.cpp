@@ -24,12 +24,13 @@ class Talk {
     engine_ = make_engine(std::move(engine), metrics_);
   }
 
-  Reply say(const Tokens& message) {
+  Reply say(const Tokens& message, bool timed) {
     history_ = joined(history_, message);
     Reply reply = ask(*engine_, greedy(history_, answer_));
     history_ = joined(history_, reply.tokens);
     side_.prompts += reply.usage.prompt_tokens;
     side_.computed += reply.computed();
+    if (timed) side_.seconds.push_back(reply.usage.first_token_seconds);
     // The planner is to be done with this turn before the other engine is timed.
     stored_ = states_stored(*engine_, *metrics_).all();
     return reply;
@@ -52,18 +53,13 @@ void chat(const ChatOptions& options, bool last_first, std::mt19937_64& random, 
   if (last_first) last = std::make_unique<Talk>(options, "last", out.last);
   forest = std::make_unique<Talk>(options, "forest", out.forest);
   if (!last_first) last = std::make_unique<Talk>(options, "last", out.last);
-  const std::array<std::pair<Talk*, ChatResult::Side*>, 2> sides = {
-      {{last.get(), &out.last}, {forest.get(), &out.forest}}};
+  const std::array<Talk*, 2> sides = {last.get(), forest.get()};
   for (int turn = 0; turn <= options.turns; ++turn) {
     const std::int32_t length = turn == 0 ? options.opening : options.message;
     const Tokens message = random_tokens(last->engine(), random, static_cast<std::size_t>(length));
     const std::size_t first = random() % 2;
     std::array<Reply, 2> replies;
-    for (const std::size_t i : {first, 1 - first}) {
-      const auto& [talk, side] = sides[i];
-      replies[i] = talk->say(message);
-      if (turn > 0) side->seconds.push_back(replies[i].usage.first_token_seconds);
-    }
+    for (const std::size_t i : {first, 1 - first}) replies[i] = sides[i]->say(message, turn > 0);
     if (!same_answer(replies[0], replies[1])) ++out.different;
   }
   last->end();

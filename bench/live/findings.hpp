@@ -4,7 +4,7 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cairn::bench {

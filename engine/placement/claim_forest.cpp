@@ -34,30 +34,28 @@ void ClaimForest::compress(const PlanTree& tree, const DemandForest& demand,
   std::sort(claimed_.begin(), claimed_.end());  // equally good plans are told apart by slots
   for (const PlanNode n : claimed_) mark(tree, n);
   for (const PlanNode n : touched_) {
-    if (tree[n].claim == Claim::none && children_[n] < 2) continue;
+    if (!tree.claimed(n) && children_[n] < 2) continue;
     index_[n] = static_cast<std::int32_t>(of_.size());
     of_.push_back(n);
   }
-  // Parents take off what their children stand for, so each gets its own part first.
-  std::vector<double> demands;
-  for (const PlanNode n : of_) demands.push_back(demand.mass(n));
   for (const PlanNode n : of_) {
     PlanNode up = tree[n].parent;
-    while (up != kPlanRoot && tree[up].claim == Claim::none && children_[up] < 2) {
+    while (up != kPlanRoot && !tree.claimed(up) && children_[up] < 2) {
       up = tree[up].parent;
     }
-    const Hold hold = tree[n].claim == Claim::none ? Hold::never
-                      : usable(n)                  ? Hold::may
-                                                   : Hold::must;
+    const Hold hold = !tree.claimed(n) ? Hold::never : usable(n) ? Hold::may : Hold::must;
     DemandNode node = demand_node(tree, n, up, hold);
-    if (up != kPlanRoot) {
-      node.parent = index_[up];
-      demands[static_cast<std::size_t>(node.parent)] -= demand.mass(n);
-    }
+    node.demand = demand.mass(n);
+    if (up != kPlanRoot) node.parent = index_[up];
     nodes_.push_back(node);
   }
+  // What children stand for is taken off their parents, which can come after them.
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].parent < 0) continue;
+    nodes_[static_cast<std::size_t>(nodes_[i].parent)].demand -= demand.mass(of_[i]);
+  }
   // Differences of sums can end a rounding error below nothing.
-  for (std::size_t i = 0; i < nodes_.size(); ++i) nodes_[i].demand = std::max(demands[i], 0.0);
+  for (DemandNode& node : nodes_) node.demand = std::max(node.demand, 0.0);
 }
 
 std::vector<PlanNode> ClaimForest::left_out(const PlanTree& tree, const DemandForest& demand,

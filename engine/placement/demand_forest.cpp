@@ -257,8 +257,7 @@ void DemandForest::sweep() {
   const bool fresh = adopted_ > 0 && rates_->tick + kStale >= tick_;
   if (!fresh) renew_rates();
 
-  const auto claims = static_cast<std::uint64_t>(tree_.claims());
-  const std::uint64_t idle = std::max(options_.idle, options_.per_claim * claims);
+  const std::uint64_t idle = idle_limit(options_.idle, options_.per_claim, tree_.claims());
   for (std::size_t i = active_.size(); i-- > 0;) {
     if (tick_ - points_[active_[i]].last > idle) deactivate(active_[i]);
   }

@@ -3,6 +3,7 @@
 // kept state serves (placement.md sections 4 and 5).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,6 +31,11 @@ struct DemandOptions {
   bool interior = true;         // first splits are predicted at all
   bool mixture = true;          // from where earlier prompts split; else evenly
 };
+
+/// Ticks after which what is idle is forgotten while there are so many claims.
+inline std::uint64_t idle_limit(std::uint64_t least, std::uint64_t per_claim, std::int64_t claims) {
+  return std::max(least, per_claim * static_cast<std::uint64_t>(claims));
+}
 
 /// A tree point: a prompt's end, a place where some overlap ended, or a position with a meaning
 /// that was worth a state.

@@ -131,7 +131,7 @@ void DemandForest::split_edge(const TreeOp& op) {
   p = Point{};
   const Sums& under = sums_[op.other];
   list(op.node, kSummed);
-  sums_[op.node] = {under.mass, tree_[op.other].claim != Claim::none ? under.mass : under.below};
+  sums_[op.node] = {under.mass, tree_.claimed(op.other) ? under.mass : under.below};
   p.prompt = lower.prompt;
   p.born = lower.born;
   if (p.prompt < 0) return;

@@ -60,7 +60,7 @@ std::vector<Ask> ForestPolicy::asks(const RequestView& request) const {
   PlanNode node = request.overlap_node;
   for (int i = 0; i < kKnownNodes && tree()[node].depth > request.resume; ++i) {
     double rate = demand_->served(node);
-    if (child != kNoPlanNode && tree()[child].claim == Claim::none) rate -= demand_->served(child);
+    if (child != kNoPlanNode && !tree().claimed(child)) rate -= demand_->served(child);
     if (rate > 0) out.push_back({tree()[node].depth, rate});
     child = node;
     node = tree()[node].parent;

@@ -38,7 +38,7 @@ PlanCertificate ForestPlanner::certify() const {
   for (PlanNode n = 0; n < tree.slots(); ++n) {
     if (tree[n].used) rates[n] = replica_->demand.own_rate(n);
   }
-  const auto claimed = [&](PlanNode n) { return tree[n].claim != Claim::none; };
+  const auto claimed = [&](PlanNode n) { return tree.claimed(n); };
   const auto hold = [&](PlanNode n) { return claimed(n) ? Hold::may : Hold::never; };
   const auto budget = static_cast<double>(std::max(budget_, tree.bytes()));
   PlanCertificate c;

@@ -176,8 +176,8 @@ std::shared_ptr<const HazardRates> HazardTables::rates() const {
   const RateByAge* unseen = nullptr;  // of all classes without a table
   for (std::size_t c = 0; c < classes_; ++c) {
     const auto first = touched_.begin() + static_cast<std::ptrdiff_t>(c * features_);
-    const bool seen = std::find(first, first + static_cast<std::ptrdiff_t>(features_), true) !=
-                      first + static_cast<std::ptrdiff_t>(features_);
+    const auto last = first + static_cast<std::ptrdiff_t>(features_);
+    const bool seen = std::find(first, last, true) != last;
     const HazardByAge cls = shrunk(by_class[c], all);
     const RateByAge* shared =
         !seen && unseen != nullptr ? unseen : &out->own_.emplace_back(cls, horizon_);

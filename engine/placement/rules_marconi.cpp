@@ -62,7 +62,7 @@ void MarconiPolicy::mark(PlanNode node) {
 }
 
 void MarconiPolicy::mark_above(PlanNode node) {
-  if (tree()[node].claim == Claim::none) node = tree().claim_above(node);
+  if (!tree().claimed(node)) node = tree().claim_above(node);
   if (node != kPlanRoot) mark(node);
 }
 
@@ -74,7 +74,7 @@ void MarconiPolicy::mark_below(PlanNode node, bool through_claims) {
     open.pop_back();
     for (PlanNode c = tree()[n].first_child; c != kNoPlanNode; c = tree()[c].next) {
       if (tree().claims(c) == 0) continue;
-      const bool claimed = tree()[c].claim != Claim::none;
+      const bool claimed = tree().claimed(c);
       if (claimed) mark(c);
       if (!claimed || through_claims) open.push_back(c);
     }
@@ -142,7 +142,7 @@ void MarconiPolicy::refresh() {
   for (const PlanNode node : stale_) {
     drop(node);
     known_[node].stale = false;
-    if (node >= tree().slots() || tree()[node].claim == Claim::none || is_fork(node)) continue;
+    if (tree()[node].claim == Claim::none || is_fork(node)) continue;
     known_[node].efficiency = efficiency(node);
     known_[node].candidate = true;
     by_efficiency_.insert({known_[node].efficiency, node});

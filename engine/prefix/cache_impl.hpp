@@ -38,6 +38,10 @@ struct PrefixCache::Impl {
   bool within_budget() const;
   /// Whether the budget could hold a state at `position` with its KV and nothing else.
   bool fits_alone(std::int32_t position) const;
+  /// Whether a state there takes longer to copy in than to compute (architecture, decision 13).
+  bool sooner_computed(std::int32_t position) const {
+    return costs.prefill(position) <= costs.restore;
+  }
   bool idle_state(const ForestNode& node) const;
   ForestNode* least_state();
   std::uint64_t lacking_bytes(std::int32_t blocks, std::int32_t states) const;

@@ -33,8 +33,7 @@ std::optional<PredictedDemand> PrefixCache::predicted(std::string_view scope,
   if (match.last == nullptr || match.overlap != std::ssize(tokens)) return std::nullopt;
   const PlanNode node = match.last->plan;
   // What comes past a place within an edge comes to the edge's end.
-  const bool served_below =
-      match.overlap < match.last->end && impl_->forest.tree()[node].claim != Claim::none;
+  const bool served_below = match.overlap < match.last->end && impl_->forest.tree().claimed(node);
   PredictedDemand d;
   d.reach = std::max(demand->mass(node), 0.0);
   d.served = served_below ? 0.0 : std::max(demand->served(node), 0.0);

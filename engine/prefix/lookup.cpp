@@ -63,8 +63,8 @@ LookupResult PrefixCache::Impl::lookup(const LookupRequest& request) {
   }
 
   ForestMatch match = forest.match(*request.tokens, request.scope);
-  // A hit that takes longer to copy in than to compute is none (architecture, decision 13).
-  if (match.resume != nullptr && costs.prefill(match.resume->end) <= costs.restore) {
+  // Then it is no hit.
+  if (match.resume != nullptr && sooner_computed(match.resume->end)) {
     match.resume = nullptr;
   }
   {
@@ -137,10 +137,8 @@ std::optional<ShareWait> PrefixCache::Impl::wait_for_leader(const LookupRequest&
   if (!request.may_wait || !policy->keeps_anything()) return std::nullopt;
   const std::int32_t least = best_resume + std::max(options.share_wait_tokens, 1) - 1;
   const auto leader = in_flight.best(request.id, request.scope, *request.tokens, least);
-  // A state that cannot be kept, or that takes longer to copy in than to compute, is none to wait
-  // for.
-  if (!leader || !fits_alone(leader->position) ||
-      costs.prefill(leader->position) <= costs.restore) {
+  // A state that cannot be kept, or that is sooner computed, is none to wait for.
+  if (!leader || !fits_alone(leader->position) || sooner_computed(leader->position)) {
     return std::nullopt;
   }
   if (!in_flight.first_wait(request.id, leader->id)) return std::nullopt;

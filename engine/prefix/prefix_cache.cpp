@@ -50,8 +50,8 @@ void PrefixCache::Impl::release_claims(std::span<const PlanNode> nodes) {
 
 // As long as the rule's own memory of a place.
 void PrefixCache::Impl::forget_idle() {
-  const auto claims = static_cast<std::uint64_t>(forest.tree().claims());
-  const std::uint64_t idle = std::max(options.idle_requests, options.idle_per_state * claims);
+  const std::uint64_t idle =
+      idle_limit(options.idle_requests, options.idle_per_state, forest.tree().claims());
   forest.trim({.max_nodes = options.max_nodes,
                .max_tokens = options.max_tokens,
                .seen_since = tick - std::min(tick, idle)});

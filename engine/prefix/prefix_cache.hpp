@@ -30,7 +30,8 @@ struct PrefixOptions {
   std::optional<ByteCosts> costs = {};   // how these are charged; default: by whole block, as held
   std::int32_t max_nodes = 200'000;      // remembered radix nodes, cached or not
   std::int64_t max_tokens = 64'000'000;  // remembered tokens (4 bytes each), cached or not
-  std::uint64_t idle_requests = 2048;    // what is not cached is forgotten when idle for longer,
+  std::uint64_t idle_requests =
+      DemandOptions{}.idle;  // what is not cached is forgotten when idle for longer,
   std::uint64_t idle_per_state = DemandOptions{}.per_claim;  // or, if more, for so many a state
   std::int32_t share_wait_tokens = 256;
 };
