@@ -3,8 +3,11 @@
 
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "actors/wrap_backend.hpp"
 
@@ -28,6 +31,16 @@ class SameBackend : public model::Backend {
   }
   void reset_state(std::byte* state) override { inner_->reset_state(state); }
   void copy_state(const std::byte* from, std::byte* to) override { inner_->copy_state(from, to); }
+  model::StepLogits read_logits() override { return inner_->read_logits(); }
+  bool sample(std::span<const model::SampleRow> rows, std::int32_t vocab,
+              std::vector<model::SampledRow>& out) override {
+    return inner_->sample(rows, vocab, out);
+  }
+  std::shared_ptr<model::Arena> make_arena(std::size_t bytes) override {
+    return inner_->make_arena(bytes);
+  }
+  std::uint64_t free_bytes() const override { return inner_->free_bytes(); }
+  HostSlotCopy host_slot_copy() const override { return inner_->host_slot_copy(); }
   void copy_kv_slots(const std::byte* from, std::byte* to, std::int32_t tokens) override {
     inner_->copy_kv_slots(from, to, tokens);
   }

@@ -24,6 +24,11 @@ class DeviceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The device answers nothing any more, for the rest of this process.
+class DeviceLost : public DeviceError {
+  using DeviceError::DeviceError;
+};
+
 [[noreturn]] void throw_invariant(std::string_view message, const char* file, int line);
 
 /// Always on. Not for user input.

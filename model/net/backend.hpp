@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "model/net/config.hpp"
+#include "model/net/sampler.hpp"
 
 namespace cairn::model {
 
@@ -47,7 +49,7 @@ struct StepSlice {
 /// Logits in order of the slices, rows ascending. The memory belongs to the backend and holds until
 /// its next step.
 struct StepLogits {
-  const float* data = nullptr;  // [rows, vocab] fp32
+  const float* data = nullptr;  // [rows, vocab] fp32; null while a device keeps them
   std::int32_t rows = 0;
   std::int32_t vocab = 0;  // row stride; ids at and above ModelConfig::sampled_vocab are padding
   std::span<const float> row(std::int32_t i) const {
@@ -55,12 +57,39 @@ struct StepLogits {
   }
 };
 
+/// How a row of the last step's logits is to be sampled.
+struct SampleRow {
+  std::int32_t row = 0;
+  const SamplingParams* params = nullptr;
+  const TokenHistory* history = nullptr;  // may be null when no penalty is set
+  std::int32_t choice = 0;                // with `index`: the random number's counter
+  std::uint64_t index = 0;                // of the token within its answer
+};
+
+struct SampledRow {
+  std::int32_t token = 0;
+  bool finite = true;  // false: some logit is no finite number, and the token means nothing
+};
+
+/// Device memory that pools hand out: one range, 256-byte aligned. Thread-safe. Throws DeviceError.
+class Arena {
+ public:
+  virtual ~Arena() = default;
+  virtual std::byte* data() const = 0;
+  virtual std::size_t size() const = 0;
+  /// Copies to and from host memory, after the steps and copies that the backend has begun; done
+  /// when they return.
+  virtual void read(const std::byte* from, std::span<std::byte> to) = 0;
+  virtual void write(std::span<const std::byte> from, std::byte* to) = 0;
+};
+
 struct BackendInfo {
-  std::string device;   // "cpu"
-  std::string isa;      // "avx512"
-  std::string weights;  // "bf16"
-  std::string kv;       // "bf16"
+  std::string device;   // "cpu", "cuda:0 NVIDIA H200 (sm_90)"
+  std::string isa;      // "avx512", "sm_90"
+  std::string weights;  // "bf16", "int8"
+  std::string kv;       // "bf16", "f32", "f16"
   int threads = 0;
+  std::string gemm = "exact";  // "cublaslt"
 };
 
 /// A loaded model on one device. Not thread-safe: one owner (the executor) calls it. Throws
@@ -77,6 +106,27 @@ class Backend {
   /// one another: the bits of a row are those it has alone, whatever the batch, the split or the
   /// threads.
   virtual StepLogits step(std::span<const StepSlice> slices) = 0;
+  /// The last step's logits in host memory.
+  virtual StepLogits read_logits() = 0;
+
+  /// Samples rows of the last step on the device, from ids below `vocab`, with the tokens that
+  /// Sampler gives; waits for the step, also without rows. False (and `out` untouched): the backend
+  /// leaves it to the host's Sampler.
+  virtual bool sample([[maybe_unused]] std::span<const SampleRow> rows,
+                      [[maybe_unused]] std::int32_t vocab,
+                      [[maybe_unused]] std::vector<SampledRow>& out) {
+    return false;
+  }
+
+  /// Memory for blocks and states: null when the host's own will do. A step's pointers then lie in
+  /// the arena that was made last.
+  virtual std::shared_ptr<Arena> make_arena([[maybe_unused]] std::size_t bytes) { return nullptr; }
+  /// What the device has left for an arena; 0: arenas are the host's memory.
+  virtual std::uint64_t free_bytes() const { return 0; }
+  /// copy_kv_slots on copies of blocks in host memory. Thread-safe, outlives the backend.
+  using HostSlotCopy =
+      std::function<void(const std::byte* from, std::byte* to, std::int32_t tokens)>;
+  virtual HostSlotCopy host_slot_copy() const = 0;
 
   /// Makes `state` the state before any token.
   virtual void reset_state(std::byte* state) = 0;
@@ -93,7 +143,36 @@ struct CpuOptions {
   std::int32_t max_step_tokens = 4096;  // rows a step may have
 };
 
+enum class CudaGemm : std::uint8_t { exact, cublaslt };
+enum class CudaWeights : std::uint8_t { bf16, int8 };
+
+/// Options of the CUDA backend. Keys and values are bf16 (f16 on sm_75).
+struct CudaOptions {
+  int device = 0;
+  CudaWeights weights = CudaWeights::bf16;
+  CudaGemm gemm = CudaGemm::exact;
+  std::string gemm_record;              // cublaslt: the file of chosen algorithms; "": none is kept
+  std::int32_t max_step_tokens = 4096;  // rows a step may have
+  std::int32_t max_slices = 64;         // sequences a step may have
+  std::int32_t context_length = 0;      // positions a sequence may have; 0: the model's
+  bool graphs = true;                   // decode steps as graphs
+};
+
+/// One device that the CUDA backend can use.
+struct CudaDevice {
+  int index = 0;
+  std::string name;
+  std::string architecture;  // "sm_90"
+  std::uint64_t memory_free = 0;
+};
+/// Throws DeviceError saying why there is none: built without CUDA, no driver, no device.
+std::vector<CudaDevice> cuda_devices();
+
 class Weights;
+
+/// Throws DeviceError when the device cannot be used or has not the memory: names both.
+std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<const Weights> weights,
+                                           const CudaOptions& options);
 
 /// Throws DeviceError when `isa` is unknown or not supported here.
 std::unique_ptr<Backend> make_cpu_backend(std::shared_ptr<const Weights> weights,

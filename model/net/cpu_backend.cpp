@@ -108,6 +108,13 @@ void CpuBackend::copy_kv_slots(const std::byte* from, std::byte* to, std::int32_
   copy_cpu_kv_slots(config(), kv_type(), from, to, tokens);
 }
 
+Backend::HostSlotCopy CpuBackend::host_slot_copy() const {
+  return [weights = weights_, kv = kv_type()](const std::byte* from, std::byte* to,
+                                              std::int32_t tokens) {
+    copy_cpu_kv_slots(weights->config, kv, from, to, tokens);
+  };
+}
+
 void CpuBackend::check_step(std::span<const StepSlice> slices) const {
   std::int64_t rows = 0;
   for (const StepSlice& s : slices) {
@@ -170,7 +177,11 @@ StepLogits CpuBackend::step(std::span<const StepSlice> slices) {
   }
   flush();
   check(logits_rows_ == wanted, "step: rows of logits went missing");
-  return {floats(logits_), static_cast<std::int32_t>(wanted), config().vocab_size};
+  return read_logits();
+}
+
+StepLogits CpuBackend::read_logits() {
+  return {floats(logits_), static_cast<std::int32_t>(logits_rows_), config().vocab_size};
 }
 
 void CpuBackend::begin_tile(const Tile& tile) {

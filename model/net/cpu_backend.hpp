@@ -75,6 +75,8 @@ class CpuBackend final : public Backend {
   MemoryLayout layout() const override;
   BackendInfo info() const override;
   StepLogits step(std::span<const StepSlice> slices) override;
+  StepLogits read_logits() override;
+  HostSlotCopy host_slot_copy() const override;
   void reset_state(std::byte* state) override;
   void copy_state(const std::byte* from, std::byte* to) override;
   void copy_kv_slots(const std::byte* from, std::byte* to, std::int32_t tokens) override;

@@ -67,7 +67,8 @@ void DrivenSequence::advance() {
 std::vector<float> DrivenSequence::run(std::span<const std::int32_t> tokens,
                                        std::span<const model::SavePoint> saves) {
   const model::StepSlice share = slice(tokens, 0, saves);
-  const model::StepLogits got = backend_->step({&share, 1});
+  backend_->step({&share, 1});
+  const model::StepLogits got = backend_->read_logits();
   advance();
   return {got.data,
           got.data + static_cast<std::size_t>(got.rows) * static_cast<std::size_t>(got.vocab)};

@@ -78,10 +78,22 @@ void FakeBackend::copy_state(const std::byte* from, std::byte* to) {
 }
 
 void FakeBackend::copy_kv_slots(const std::byte* from, std::byte* to, std::int32_t tokens) {
-  check(tokens > 0 && tokens <= model::kBlockTokens, "fake backend: a copy of no slots");
-  const std::size_t bytes = static_cast<std::size_t>(tokens) * kSlotBytes;
-  std::memcpy(to, from, bytes);
-  std::memset(to + bytes, 0xEE, layout().kv_block_bytes - bytes);
+  host_slot_copy()(from, to, tokens);
+}
+
+model::Backend::HostSlotCopy FakeBackend::host_slot_copy() const {
+  return [block_bytes = layout().kv_block_bytes](const std::byte* from, std::byte* to,
+                                                 std::int32_t tokens) {
+    check(tokens > 0 && tokens <= model::kBlockTokens, "fake backend: a copy of no slots");
+    const std::size_t bytes = static_cast<std::size_t>(tokens) * kSlotBytes;
+    std::memcpy(to, from, bytes);
+    std::memset(to + bytes, 0xEE, block_bytes - bytes);
+  };
+}
+
+model::StepLogits FakeBackend::read_logits() {
+  const auto vocab = static_cast<std::size_t>(options_.vocab_size);
+  return {logits_.data(), static_cast<std::int32_t>(logits_.size() / vocab), options_.vocab_size};
 }
 
 std::uint64_t FakeBackend::read_kv(const model::StepSlice& slice, std::int32_t position) const {
@@ -153,8 +165,7 @@ model::StepLogits FakeBackend::step(std::span<const model::StepSlice> slices) {
     seen.rows += rows;
   }
   if (!forget_) steps_.push_back(std::move(seen));
-  const auto rows = static_cast<std::int32_t>(logits_.size()) / options_.vocab_size;
-  return {logits_.data(), rows, options_.vocab_size};
+  return read_logits();
 }
 
 }  // namespace cairn::testing

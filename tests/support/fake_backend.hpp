@@ -44,6 +44,8 @@ class FakeBackend final : public model::Backend {
   model::MemoryLayout layout() const override;
   model::BackendInfo info() const override;
   model::StepLogits step(std::span<const model::StepSlice> slices) override;
+  model::StepLogits read_logits() override;
+  HostSlotCopy host_slot_copy() const override;
   void reset_state(std::byte* state) override;
   void copy_state(const std::byte* from, std::byte* to) override;
   void copy_kv_slots(const std::byte* from, std::byte* to, std::int32_t tokens) override;

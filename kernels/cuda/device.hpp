@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a backend needs of a device besides kernels: memory, streams, events and graphs. No CUDA
+// header. Implemented for real devices in device.cu and, for tests without one, by the SIMT harness
+// (tests/simt/harness), which puts work off as long as the order of streams and events allows.
+//
+// Every object belongs to the device it was made on and may be used from any thread, one at a time.
+// Errors are DeviceError in the user's terms; DeviceLost when the device answers nothing any more.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/grid.hpp"
+
+struct CUevent_st;
+struct CUgraphExec_st;
+
+namespace cairn::kernels::cuda {
+
+struct DeviceDescription {
+  int index = 0;
+  std::string name;
+  int major = 0;  // compute capability
+  int minor = 0;
+  int multiprocessors = 0;
+  std::uint64_t memory_total = 0;  // bytes
+  std::uint64_t memory_free = 0;
+  /// "sm_90"
+  std::string architecture() const { return "sm_" + std::to_string(10 * major + minor); }
+  /// Whether tensor cores take bf16 (sm_80 and later).
+  bool multiplies_bf16() const { return major >= 8; }
+};
+
+/// The devices that kernels were compiled for. Throws DeviceError when there is none: says whether
+/// the driver is missing, too old, or sees no device, or which architectures are supported.
+std::vector<DeviceDescription> find_devices();
+/// Device `index`, with memory as free as it is now. Throws DeviceError as find_devices, and when
+/// there is no such device or its architecture is below sm_75.
+DeviceDescription describe_device(int index);
+
+/// Memory of a device, 256-byte aligned, not initialised. Move-only.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  /// `what` says in the error of a full device what it was for, as in "the weights".
+  DeviceBuffer(int device, std::size_t bytes, const std::string& what);
+  ~DeviceBuffer();
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+
+  std::byte* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+  std::size_t size() const { return size_; }
+
+ private:
+  int device_ = 0;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Host memory that devices copy from and to while the host goes on. Zeroed. Move-only.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  PinnedBuffer(int device, std::size_t bytes, const std::string& what);
+  ~PinnedBuffer();
+  PinnedBuffer(PinnedBuffer&& other) noexcept;
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+
+  std::byte* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+  std::size_t size() const { return size_; }
+
+ private:
+  int device_ = 0;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// A point in a stream's work. Move-only.
+class Event {
+ public:
+  explicit Event(int device);
+  ~Event();
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+
+  /// Stands for everything queued on `stream` so far; replaces what it stood for.
+  void record(Stream stream);
+  /// Blocks the calling thread until that work is done (at once when nothing was recorded). Throws
+  /// DeviceError / DeviceLost for work that failed.
+  void wait() const;
+  bool done() const;
+  /// Milliseconds of the device's clock from `from`; both are done.
+  float milliseconds_since(const Event& from) const;
+
+ private:
+  friend class WorkStream;
+  int device_ = 0;
+  CUevent_st* event_ = nullptr;
+};
+
+/// A stream that owns itself: its work runs in order, beside other streams'. Move-only.
+class WorkStream {
+ public:
+  explicit WorkStream(int device);
+  ~WorkStream();  // waits for its work
+  WorkStream(WorkStream&& other) noexcept;
+  WorkStream& operator=(WorkStream&& other) noexcept;
+
+  Stream get() const { return stream_; }
+  int device() const { return device_; }
+  /// What is queued from now on runs after what the event stands for; the host does not wait.
+  void wait_for(const Event& event);
+  /// Blocks the calling thread until all its work is done. Throws as Event::wait.
+  void finish() const;
+
+  // Queued; both ends stay as they are until the work has run. Host ends are pinned.
+  void copy_to_device(std::byte* to, const std::byte* from_pinned, std::size_t bytes);
+  void copy_to_host(std::byte* to_pinned, const std::byte* from, std::size_t bytes);
+  void copy_on_device(std::byte* to, const std::byte* from, std::size_t bytes);
+  void zero(std::byte* to, std::size_t bytes);
+
+ private:
+  int device_ = 0;
+  Stream stream_ = nullptr;
+};
+
+/// Work recorded once and queued as often as wanted with one call. Launches keep the arguments they
+/// were recorded with: what changes between runs lies in memory that they point to. Move-only.
+class Graph {
+ public:
+  Graph() = default;
+  /// Records what `queue` puts on `stream` (one without pending capture); nothing of it runs.
+  Graph(WorkStream& stream, const std::function<void()>& queue);
+  ~Graph();
+  Graph(Graph&& other) noexcept;
+  Graph& operator=(Graph&& other) noexcept;
+
+  explicit operator bool() const { return graph_ != nullptr; }
+  void launch(WorkStream& stream) const;
+  std::size_t nodes() const { return nodes_; }
+
+ private:
+  CUgraphExec_st* graph_ = nullptr;
+  std::size_t nodes_ = 0;
+};
+
+}  // namespace cairn::kernels::cuda
