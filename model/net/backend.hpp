@@ -121,6 +121,9 @@ class Backend {
   /// Memory for blocks and states: null when the host's own will do. A step's pointers then lie in
   /// the arena that was made last.
   virtual std::shared_ptr<Arena> make_arena([[maybe_unused]] std::size_t bytes) { return nullptr; }
+  /// Goes on with an arena, and what lies in it, that another backend of this device made and that
+  /// is there no more. For backends whose make_arena gives one.
+  virtual void use_arena([[maybe_unused]] std::shared_ptr<Arena> arena) {}
   /// What the device has left for an arena; 0: arenas are the host's memory.
   virtual std::uint64_t free_bytes() const { return 0; }
   /// copy_kv_slots on copies of blocks in host memory. Thread-safe, outlives the backend.
