@@ -27,6 +27,7 @@ struct ConvGates {
   static __device__ void run(const Args& a) {
     const PassChunk chunk = a.pass.chunks[blockIdx.x];
     const PassSlice slice = a.pass.slices[chunk.slice];
+    if (chunk.token >= slice.tokens) return;  // of a slice that is nothing
     if (blockIdx.y + 1 == gridDim.y) return gates(a, chunk, slice);
     const std::int64_t channel = static_cast<std::int64_t>(blockIdx.y) * kChannels +
                                  4 * static_cast<std::int64_t>(threadIdx.x);

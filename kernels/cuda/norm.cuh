@@ -10,7 +10,7 @@
 
 namespace cairn::kernels::cuda {
 
-/// Block r norms row r and keeps it in registers: each value is read once. Thread t holds the
+/// Block r norms its row and keeps it in registers: each value is read once. Thread t holds the
 /// vectors t, t + 256, ... of four values; kVectors of them cover the width, and a thread that has
 /// fewer adds nothing, so the order does not depend on kVectors.
 template <class Out, int kVectors>
@@ -24,7 +24,10 @@ struct AddRmsNorm {
   using V = Vec<float, 4>;
 
   static __device__ void run(const Args& a, Shared& shared) {
-    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * a.width;
+    const std::int64_t source =
+        a.from == nullptr ? blockIdx.x : load_read_only(a.from + blockIdx.x);
+    const std::int64_t row = source * a.width;
+    const bool adds = a.update != nullptr && a.from == nullptr;
     V x[kVectors] = {};
     V w[kVectors] = {};  // loaded early: after the sum its latency would show
     CAIRN_UNROLL
@@ -43,11 +46,11 @@ struct AddRmsNorm {
     for (int i = 0; i < kVectors; ++i) {
       const std::int64_t at = offset(i);
       if (at >= a.width) break;
-      if (a.update != nullptr) store_global(reinterpret_cast<V*>(a.x + row + at), x[i]);
+      if (adds) store_global(reinterpret_cast<V*>(a.x + row + at), x[i]);
       sum = add_squares(x[i], sum);
     }
     sum = sum_block<kThreads>(sum, shared.partial);
-    write(a, row, x, w, inverse_root(sum / static_cast<float>(a.width) + a.eps));
+    write(a, x, w, inverse_root(sum / static_cast<float>(a.width) + a.eps));
   }
 
  private:
@@ -55,8 +58,9 @@ struct AddRmsNorm {
     return 4 * (static_cast<std::int64_t>(threadIdx.x) + i * kThreads);
   }
 
-  static __device__ void write(const Args& a, std::int64_t row, const V (&x)[kVectors],
-                               const V (&w)[kVectors], float scale) {
+  static __device__ void write(const Args& a, const V (&x)[kVectors], const V (&w)[kVectors],
+                               float scale) {
+    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * a.width;
     CAIRN_UNROLL
     for (int i = 0; i < kVectors; ++i) {
       const std::int64_t at = offset(i);

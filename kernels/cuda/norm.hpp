@@ -18,6 +18,8 @@ struct AddRmsNormArgs {
   std::int64_t rows = 0;
   std::int64_t width = 0;  // a multiple of 4, at most kMaxNormWidth
   Out* y = nullptr;        // [rows, width]
+  // When not null, row r of y is made of row from[r] of x and update, and x stays as it is.
+  const std::int32_t* from = nullptr;  // [rows]
 };
 
 constexpr std::int64_t kMaxNormWidth = 8192;

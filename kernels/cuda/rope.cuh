@@ -41,7 +41,7 @@ struct QkRope {
     if (!value) scale_to_norm(a.eps, x);
     if (live && !value) weight(query ? a.q_norm : a.k_norm, x);
     // Every lane takes part in the exchange; values keep what they were.
-    rotate(a, row, live && !value, x);
+    rotate(a, live && !value ? position : -1, x);
     if (live) store(destination(a, row, head, position), x);
   }
 
@@ -121,15 +121,18 @@ struct QkRope {
     second = fma_rn(b, c, a * s);
   }
 
-  static __device__ void rotate(const Args& a, std::int64_t row, bool wanted, V (&x)[kVectors]) {
-    const float* cos = a.cos + row * kHalf;
-    const float* sin = a.sin + row * kHalf;
+  static __device__ V angles(const float* table, std::int64_t position, int first) {
+    return load_read_only(reinterpret_cast<const V*>(table + position * kHalf + first));
+  }
+
+  /// Below position 0 nothing is turned.
+  static __device__ void rotate(const Args& a, std::int32_t position, V (&x)[kVectors]) {
     if constexpr (kHalf % 16 == 0) {
-      if (!wanted) return;
+      if (position < 0) return;
       CAIRN_UNROLL
       for (int i = 0; i < kHalf / 16; ++i) {
-        const V c = load_read_only(reinterpret_cast<const V*>(cos + offset(i)));
-        const V s = load_read_only(reinterpret_cast<const V*>(sin + offset(i)));
+        const V c = angles(a.cos, position, offset(i));
+        const V s = angles(a.sin, position, offset(i));
         CAIRN_UNROLL
         for (int j = 0; j < 4; ++j) {
           turn(x[i].lane[j], x[i + kHalf / 16].lane[j], c.lane[j], s.lane[j]);
@@ -141,10 +144,10 @@ struct QkRope {
       V other;
       CAIRN_UNROLL
       for (int j = 0; j < 4; ++j) other.lane[j] = __shfl_xor_sync(kFullMask, x[0].lane[j], kApart);
-      if (!wanted || 4 * lane() >= kRotary) return;
+      if (position < 0 || 4 * lane() >= kRotary) return;
       const int at = 4 * lane() % kHalf;
-      const V c = load_read_only(reinterpret_cast<const V*>(cos + at));
-      const V s = load_read_only(reinterpret_cast<const V*>(sin + at));
+      const V c = angles(a.cos, position, at);
+      const V s = angles(a.sin, position, at);
       const bool low = lane() < kApart;
       CAIRN_UNROLL
       for (int j = 0; j < 4; ++j) {

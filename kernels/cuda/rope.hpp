@@ -19,7 +19,7 @@ struct QkRopeArgs {
   const float* q_norm = nullptr;   // [head_dim] fp32
   const float* k_norm = nullptr;   // [head_dim] fp32
   float eps = 0.0F;
-  const float* cos = nullptr;  // [rows, rotary_dim / 2] fp32, of each row's position
+  const float* cos = nullptr;  // [every position, rotary_dim / 2] fp32
   const float* sin = nullptr;
   std::int32_t rotary_dim = 0;              // 64 with head_dim 256, 8 with 32
   const std::int32_t* sequence = nullptr;   // [rows], a row of kv.tables

@@ -183,6 +183,26 @@ TEST_CASE("conv_gates writes nothing of a save's slot but its layer's window") {
   }
 }
 
+TEST_CASE("a chunk of a slice that is nothing touches nothing") {
+  const Case c = random_case(kTiny, {{1, {}}}, 85);
+  const Result want = run(c);
+  const Batch batch(c.plans, c.states, c.slot().size);
+  const Buffer<PassSlice> slices({batch.pass().slices[0], PassSlice{}});  // no state either
+  const Buffer<PassChunk> chunks({{0, 0}, {1, 0}});
+  Pass pass = batch.pass();
+  pass.slices = slices.data();
+  pass.chunks = chunks.data();
+  pass.slice_count = pass.chunk_count = 2;
+  const Buffer<float> x(c.x), weight(c.weight), a_log(c.a_log), dt_bias(c.dt_bias);
+  Buffer<float> y(at(kTiny.channels())), gates(at(kTiny.value_heads * 2));
+  conv_gates(nullptr,
+             {pass, kTiny, x.data(), x.data() + c.a(), x.data() + c.b(), c.ld(), weight.data(),
+              a_log.data(), dt_bias.data(), c.slot().window, y.data(), gates.data()});
+  REQUIRE(same_bits(y.read(), want.y));
+  REQUIRE(same_bits(gates.read(), want.gates));
+  REQUIRE(same_bits(batch.states(), want.states));
+}
+
 TEST_CASE("conv_gates moves the least bytes in whole sectors") {
   constexpr RecurrentShape shape{2, 4, 128, 128};
   constexpr std::int64_t row = 1024 * 4, heads = 4;

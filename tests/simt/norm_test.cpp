@@ -142,6 +142,26 @@ TEST_CASE("a row's norm does not depend on the rows beside it") {
   }
 }
 
+TEST_CASE("chosen rows have the norm they have among all, and leave the stream alone") {
+  Random random(62);
+  constexpr std::int64_t rows = 5, n = 1028;
+  const Floats x = random.floats(rows * n), update = random.floats(rows * n), w = random.floats(n);
+  const Result all = run_add_norm<float>(x, update, w, rows);
+  const std::vector<std::int32_t> chosen{3, 0, 3};
+  const Buffer<float> device_update(update), device_w(w);
+  const Buffer<std::int32_t> from(chosen);
+  Buffer<float> device_x(x), y(at(3 * n));
+  add_rms_norm<float>(nullptr, {device_x.data(), device_update.data(), device_w.data(), kEps, 3, n,
+                                y.data(), from.data()});
+  REQUIRE(same_bits(device_x.read(), x));
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const auto row = [](const Floats& v, std::int64_t r) {
+      return Floats(v.begin() + r * n, v.begin() + (r + 1) * n);
+    };
+    REQUIRE(same_bits(row(y.read(), static_cast<std::int64_t>(i)), row(all.y, chosen[i])));
+  }
+}
+
 TEST_CASE("gated_norm norms each head in the documented order") {
   for (const std::int32_t head_dim : {16, 128}) {
     for (const std::int32_t heads : {1, 3, 4, 16, 31, 33}) {

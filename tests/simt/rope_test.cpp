@@ -21,36 +21,37 @@ struct RopeShape {
 constexpr RopeShape kSmall{4, 2, 32, 8};
 constexpr RopeShape kLarge{8, 2, 256, 64};
 
+/// Sequence s has the blocks s, s + kSequences, ...
+constexpr std::int32_t kSequences = 3;
+constexpr std::int32_t kBlocks = 30;  // of each sequence
+constexpr std::int32_t kPositions = 16 * kBlocks;
+
 /// Rows of a packed batch; positions of a sequence need not follow each other.
 struct RopeRows {
   RopeRows(RopeShape shape_, std::vector<std::int32_t> sequence_,
            std::vector<std::int32_t> positions_)
       : shape(shape_), sequence(std::move(sequence_)), positions(std::move(positions_)) {
     Random random(static_cast<std::uint32_t>(shape.head_dim));
-    const std::int64_t n = rows();
     q_norm = random.floats(shape.head_dim, -0.5F, 0.5F);
     k_norm = random.floats(shape.head_dim, -0.5F, 0.5F);
-    projected = random.floats(n * shape.ld(), -3.0F, 3.0F);
-    for (const float angle : random.floats(n * shape.rotary_dim / 2, 0.0F, 6.3F)) {
+    for (const float angle : random.floats(kPositions * shape.rotary_dim / 2, 0.0F, 6.3F)) {
       cos.push_back(std::cos(angle));
       sin.push_back(std::sin(angle));
     }
+    projected = random.floats(rows() * shape.ld(), -3.0F, 3.0F);
   }
   std::int64_t rows() const { return static_cast<std::int64_t>(positions.size()); }
 
   RopeShape shape;
   std::vector<std::int32_t> sequence, positions;
-  Floats projected, q_norm, k_norm, cos, sin;
+  Floats projected, q_norm, k_norm;
+  Floats cos, sin;  // of every position
 };
 
 struct Written {
   std::vector<std::uint16_t> q, pool;
   bool operator==(const Written&) const = default;
 };
-
-/// Sequence s has the blocks s, s + kSequences, ...
-constexpr std::int32_t kSequences = 3;
-constexpr std::int32_t kBlocks = 30;  // of each sequence
 
 template <class Element>
 std::vector<std::uint16_t> bits_of(const Buffer<Element>& buffer) {
@@ -114,13 +115,13 @@ Written by_cpu(const RopeRows& r) {
     if (position < 0) continue;
     const float* from = r.projected.data() + row * s.ld();
     const float* v = from + s.q_width() + s.kv_width();
+    const float* cos = r.cos.data() + position * half;
+    const float* sin = r.sin.data() + position * half;
     Floats q(at(s.q_width() / 2)), k(at(s.kv_width()));
-    cpu().norm_rope(from, 2 * s.head_dim, s.heads, s.head_dim, r.q_norm.data(), kEps,
-                    r.cos.data() + row * half, r.sin.data() + row * half, s.rotary_dim, q.data(),
-                    s.head_dim);
+    cpu().norm_rope(from, 2 * s.head_dim, s.heads, s.head_dim, r.q_norm.data(), kEps, cos, sin,
+                    s.rotary_dim, q.data(), s.head_dim);
     cpu().norm_rope(from + s.q_width(), s.head_dim, s.kv_heads, s.head_dim, r.k_norm.data(), kEps,
-                    r.cos.data() + row * half, r.sin.data() + row * half, s.rotary_dim, k.data(),
-                    s.head_dim);
+                    cos, sin, s.rotary_dim, k.data(), s.head_dim);
     for (std::size_t i = 0; i < q.size(); ++i) {
       w.q[at(row) * q.size() + i] = bits_of(q[i], Element{});
     }
@@ -180,13 +181,8 @@ TEST_CASE("a row of qk_rope does not depend on the rows beside it") {
   const Written together = run<Bf16>(all);
   for (std::size_t i = 0; i < 3; ++i) {
     RopeRows one(kLarge, {all.sequence[i]}, {all.positions[i]});
-    const auto cut = [i](Floats& to, const Floats& from) {
-      const auto begin = from.begin() + static_cast<std::ptrdiff_t>(i * to.size());
-      to.assign(begin, begin + static_cast<std::ptrdiff_t>(to.size()));
-    };
-    cut(one.projected, all.projected);
-    cut(one.cos, all.cos);
-    cut(one.sin, all.sin);
+    const auto begin = static_cast<std::ptrdiff_t>(i * one.projected.size());
+    std::copy_n(all.projected.begin() + begin, one.projected.size(), one.projected.begin());
     const Written alone = run<Bf16>(one);
     REQUIRE(std::equal(alone.q.begin(), alone.q.end(),
                        together.q.begin() + static_cast<std::ptrdiff_t>(i * alone.q.size())));
