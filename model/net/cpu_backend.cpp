@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "model/net/host_limits.hpp"
 #include "model/net/memory_layout.hpp"
+#include "model/net/step_check.hpp"
 
 namespace cairn::model {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 // Rows that pass through the layers together: enough to make the matrix kernels compute-bound, few
 // enough that a tile's intermediate values stay in the last-level cache.
 constexpr std::int32_t kTileRows = 256;
-constexpr std::size_t kKvAlignment = 64;  // bytes
 
 std::int64_t padded(std::int64_t n) {
   const std::int64_t aligned = (n + 15) / 16 * 16;
@@ -115,45 +115,12 @@ Backend::HostSlotCopy CpuBackend::host_slot_copy() const {
   };
 }
 
-void CpuBackend::check_step(std::span<const StepSlice> slices) const {
-  std::int64_t rows = 0;
-  for (const StepSlice& s : slices) {
-    const auto n = static_cast<std::int64_t>(s.tokens.size());
-    const std::int64_t end = s.position + n;
-    rows += n;
-    check(n >= 1, "step: a slice has no tokens");
-    check(s.position >= 0 && end <= INT32_MAX, "step: position out of range");
-    check(s.state != nullptr, "step: a slice has no state");
-    check(s.logits_from >= -1 && s.logits_from < n, "step: logits_from outside the slice");
-    const std::int64_t blocks = (end + kBlockTokens - 1) / kBlockTokens;
-    check(static_cast<std::int64_t>(s.kv_blocks.size()) >= blocks, "step: too few KV blocks");
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      const auto address =
-          reinterpret_cast<std::uintptr_t>(s.kv_blocks[static_cast<std::size_t>(b)]);
-      check(address != 0 && address % kKvAlignment == 0, "step: a KV block is null or misaligned");
-    }
-    for (const std::int32_t token : s.tokens) {
-      check(token >= 0 && token < config().vocab_size, "step: token id outside the vocabulary");
-    }
-    std::int64_t before = s.position;
-    for (const SavePoint& save : s.saves) {
-      check(save.position > before && save.position <= end && save.state != nullptr,
-            "step: save points are not ascending positions inside the slice");
-      before = save.position;
-    }
-  }
-  check(rows <= max_step_tokens_, "step: more rows than max_step_tokens");
-}
-
 StepLogits CpuBackend::step(std::span<const StepSlice> slices) {
-  check_step(slices);
+  check_step(slices, {.vocab = config().vocab_size, .rows = max_step_tokens_});
   const kernels::FloatEnvironment environment;
   slices_ = slices;
   logits_rows_ = 0;
-  std::int64_t wanted = 0;
-  for (const StepSlice& s : slices) {
-    if (s.logits_from >= 0) wanted += static_cast<std::int64_t>(s.tokens.size()) - s.logits_from;
-  }
+  const std::int64_t wanted = wanted_logits(slices);
   reserve_logits(wanted);
   const std::int32_t tile_rows = std::min(max_step_tokens_, kTileRows);
   Tile tile;

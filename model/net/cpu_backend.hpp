@@ -85,7 +85,6 @@ class CpuBackend final : public Backend {
 
  private:
   // cpu_backend.cpp
-  void check_step(std::span<const StepSlice> slices) const;
   void run_tile(Tile& tile);
   void begin_tile(const Tile& tile);
   void run_head(const Tile& tile);
