@@ -35,7 +35,7 @@ THIRD_PARTIES = {
     r"CLI/|CLI11": ("cli",),
     r"spdlog/|fmt/": ("cli",),
     r"(immintrin|x86intrin|xmmintrin|pmmintrin)": ("kernels/cpu",),
-    r"cuda": ("kernels/cuda",),
+    r"cuda|cublas": ("kernels/cuda",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
