@@ -35,9 +35,8 @@ struct SampleParams {
   float repetition = 1;
   float frequency = 0;
   float presence = 0;
-  std::int32_t reserved = 0;
 };
-static_assert(sizeof(SampleParams) == 96);
+static_assert(sizeof(SampleParams) % sizeof(SampleEntry) == 0);
 
 struct Sampled {
   std::int32_t token = 0;

@@ -21,7 +21,7 @@ std::size_t sampling_batch_bytes(std::span<const SampleRow> rows, std::int32_t s
 
 /// Writes [slots] SampleParams, in order of `rows` and padded behind them, and then the
 /// SampleEntry that they index: SampleArgs::params is the start of the copy on the device and
-/// SampleArgs::entries comes `slots` params later. `vocab` as in Backend::sample. `to` is 16-byte
+/// SampleArgs::entries comes `slots` params later. `vocab` as in Backend::sample. `to` is 8-byte
 /// aligned. Allocates nothing. Throws InvariantError when there are more rows than slots or `to` is
 /// too short. Thread-safe.
 SamplingBatch pack_sampling(std::span<const SampleRow> rows, std::int32_t slots, std::int32_t vocab,
