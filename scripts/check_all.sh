@@ -122,6 +122,7 @@ long "comparison rules beside their figures" "$out/bench/bench_policy_tables" be
 long "the default rule against all others, on every recorded order" \
   "$out/bench/bench_reach" --threads 2 bench/traces
 long "what each part of the default rule is worth" "$out/bench/bench_leave_one_out" --threads 2 bench/traces
+check "bugs planted in CUDA kernels are found by their tests" python3 tests/simt/mutations/run.py
 check "soak of $minutes minutes" python3 scripts/soak.py "$out/cairn" --minutes "$minutes"
 [ -z "$torch" ] || check "reference packages" reference_packages
 

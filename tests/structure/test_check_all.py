@@ -29,7 +29,10 @@ def run(*arguments, failing="", speed=200):
             path.write_text(STUB)
             path.chmod(0o755)
         shutil.copy(SCRIPT, root / "scripts")
-        (root / "scripts" / "soak.py").write_text("import sys\nprint('soak', sys.argv[1:])\n")
+        mutations = root / "tests" / "simt" / "mutations" / "run.py"
+        mutations.parent.mkdir(parents=True)
+        for name, script in ("soak", root / "scripts" / "soak.py"), ("mutations", mutations):
+            script.write_text(f"import sys\nprint('{name}', sys.argv[1:])\n")
         environment = os.environ | {
             "CALLS": str(root / "calls"), "FAILING": failing, "SPEED": str(speed),
             "PATH": f"{root / 'path'}:{os.environ['PATH']}"}
