@@ -30,15 +30,18 @@ struct DeviceDescription {
   std::uint64_t memory_free = 0;
   /// "sm_90"
   std::string architecture() const { return "sm_" + std::to_string(10 * major + minor); }
+  /// The kernels need sm_75.
+  bool supported() const { return 10 * major + minor >= 75; }
   /// Whether tensor cores take bf16 (sm_80 and later).
   bool multiplies_bf16() const { return major >= 8; }
 };
 
-/// The devices that kernels were compiled for. Throws DeviceError when there is none: says whether
-/// the driver is missing, too old, or sees no device, or which architectures are supported.
+/// The devices that the kernels can run on, with 0 as their free memory: asking takes a context on
+/// each. Throws DeviceError when there is none: says whether the driver is missing, too old, or
+/// sees no device, or which architecture is needed.
 std::vector<DeviceDescription> find_devices();
 /// Device `index`, with memory as free as it is now. Throws DeviceError as find_devices, and when
-/// there is no such device or its architecture is below sm_75.
+/// there is no such device, its architecture is below sm_75, or this build has no code for it.
 DeviceDescription describe_device(int index);
 
 /// Memory of a device, 256-byte aligned, not initialised. Move-only.
@@ -117,7 +120,8 @@ class WorkStream {
   WorkStream(WorkStream&& other) noexcept;
   WorkStream& operator=(WorkStream&& other) noexcept;
 
-  Stream get() const { return stream_; }
+  /// For launchers, which run on the device that the calling thread used last: this one.
+  Stream get() const;
   int device() const { return device_; }
   /// What is queued from now on runs after what the event stands for; the host does not wait.
   void wait_for(const Event& event);
@@ -140,7 +144,9 @@ class WorkStream {
 class Graph {
  public:
   Graph() = default;
-  /// Records what `queue` puts on `stream` (one without pending capture); nothing of it runs.
+  /// Records what `queue` puts on `stream` from the calling thread; nothing of it runs. Events,
+  /// waits and allocations have no place in it: DeviceError. When it throws, the stream is as
+  /// before.
   Graph(WorkStream& stream, const std::function<void()>& queue);
   ~Graph();
   Graph(Graph&& other) noexcept;

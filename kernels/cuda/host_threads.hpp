@@ -12,11 +12,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 
 #define __global__
 #define __device__
 #define __host__
 #define __forceinline__ inline
+
+struct CUstream_st;
 
 namespace cairn::simt {
 
@@ -36,6 +39,10 @@ struct LaunchShape {
 /// Runs thread(context) for each thread of each block, and throws Fault (harness.hpp) when one
 /// faulted. Launches of several OS threads wait for each other.
 void run(const LaunchShape& shape, void (*thread)(void*), void* context);
+
+/// Does the work of a launch at once on the null stream; on another when somebody waits for it, and
+/// for a stream that is captured at every launch of the graph (device.hpp). Throws DeviceLost.
+void queue(CUstream_st* stream, const char* kernel, std::function<void()> work);
 
 /// Ends the launch: "kernel K, block B, thread T: <message>". printf format.
 [[noreturn, gnu::format(printf, 1, 2)]] void fault(const char* format, ...);

@@ -22,6 +22,8 @@
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
+
+#include "kernels/cuda/errors.cuh"
 #else
 #include "kernels/cuda/host_threads.hpp"
 #endif
@@ -77,7 +79,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, kBlockBound<Kernel>)
 }
 
 /// Queues the kernel on `stream`; nothing is queued for an empty grid. Throws DeviceError when the
-/// launch is refused, InvariantError for a grid beyond the hardware's limits. Thread-safe.
+/// launch is refused, DeviceLost when the device is lost, InvariantError for a grid beyond the
+/// hardware's limits. Thread-safe.
 template <class Kernel>
 void launch(const Grid& grid, Stream stream, const typename Kernel::Args& args) {
   static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
@@ -98,15 +101,14 @@ void launch(const Grid& grid, Stream stream, const typename Kernel::Args& args) 
     status = cudaLaunchKernel(entry, blocks, dim3(Kernel::kThreads), arguments, kBytes, stream);
   }
   if (status != cudaSuccess) {
-    throw DeviceError(std::string("launch of ") + Kernel::kName + ": " +
-                      cudaGetErrorString(status));
+    throw_device_error(status, std::string("launch of ") + Kernel::kName);
   }
 }
 
 #else
 
 template <class Kernel>
-void launch(const Grid& grid, Stream, const typename Kernel::Args& args) {
+void launch(const Grid& grid, Stream stream, const typename Kernel::Args& args) {
   static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
   static_assert(kSharedBytes<Kernel> <= kMaxSharedBytes);
   check_grid(Kernel::kName, grid);
@@ -117,13 +119,15 @@ void launch(const Grid& grid, Stream, const typename Kernel::Args& args) {
                 static_cast<unsigned>(grid.z)};
   shape.threads = Kernel::kThreads;
   shape.shared_bytes = kSharedBytes<Kernel>;
-  typename Kernel::Args copy = args;  // a kernel sees its own copy, as on the device
-  simt::run(
-      shape,
-      [](void* context) {
-        run_thread<Kernel>(*static_cast<typename Kernel::Args*>(context), simt::shared_memory());
-      },
-      &copy);
+  simt::queue(stream, Kernel::kName, [shape, args] {
+    typename Kernel::Args copy = args;  // a run of the kernel sees its own copy, as on the device
+    simt::run(
+        shape,
+        [](void* context) {
+          run_thread<Kernel>(*static_cast<typename Kernel::Args*>(context), simt::shared_memory());
+        },
+        &copy);
+  });
 }
 
 #endif

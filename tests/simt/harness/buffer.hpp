@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <type_traits>
 #include <vector>
 
@@ -13,36 +11,20 @@
 
 namespace cairn::simt {
 
-/// `count` elements, 256-byte aligned as cudaMalloc's. What no one has written is 0xff: NaN, or a
-/// negative index. Exactly sized, so that AddressSanitizer sees the first byte outside; without it
-/// guard bytes on both sides are compared after every launch.
+/// `count` elements of allocate().
 template <class T>
 class Buffer {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-  explicit Buffer(std::size_t count) : count_(count) {
-    void* memory = nullptr;
-    if (posix_memalign(&memory, kAlignment, bytes() + 2 * kGuard) != 0) throw std::bad_alloc();
-    memory_ = static_cast<std::byte*>(memory);
-    std::memset(memory_, 0xff, bytes() + 2 * kGuard);
-    for (std::byte* guard_begin : {memory_, memory_ + kGuard + bytes()}) {
-      if (kGuard == 0) continue;
-      std::memset(guard_begin, 0xa5, kGuard);
-      guard(guard_begin, kGuard);
-    }
-  }
+  explicit Buffer(std::size_t count) : count_(count), memory_(allocate(bytes(), Place::device)) {}
   explicit Buffer(const std::vector<T>& values) : Buffer(values.size()) { write(values); }
-  ~Buffer() {
-    unguard(memory_);
-    unguard(memory_ + kGuard + bytes());
-    std::free(memory_);  // NOLINT: from posix_memalign
-  }
+  ~Buffer() { release(memory_); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  T* data() { return reinterpret_cast<T*>(memory_ + kGuard); }
-  const T* data() const { return reinterpret_cast<const T*>(memory_ + kGuard); }
+  T* data() { return reinterpret_cast<T*>(memory_); }
+  const T* data() const { return reinterpret_cast<const T*>(memory_); }
   std::size_t size() const { return count_; }
 
   void write(const std::vector<T>& values) {
@@ -51,17 +33,10 @@ class Buffer {
   std::vector<T> read() const { return std::vector<T>(data(), data() + count_); }
 
  private:
-  static constexpr std::size_t kAlignment = 256;
-#if defined(__SANITIZE_ADDRESS__)
-  static constexpr std::size_t kGuard = 0;
-#else
-  static constexpr std::size_t kGuard = kAlignment;
-#endif
-
   std::size_t bytes() const { return count_ * sizeof(T); }
 
   std::size_t count_;
-  std::byte* memory_ = nullptr;
+  std::byte* memory_;
 };
 
 }  // namespace cairn::simt

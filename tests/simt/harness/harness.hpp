@@ -13,10 +13,16 @@ class Fault : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Bytes that no kernel may change: compared with 0xa5 after every launch until unguard(begin). Not
-/// during a launch of another OS thread.
-void guard(const std::byte* begin, std::size_t bytes);
-void unguard(const std::byte* begin);
+/// Whose memory it plays.
+enum class Place : std::uint8_t { device, pinned };
+
+/// Memory, 256-byte aligned as cudaMalloc's. What no one has written is 0xff: NaN, or a negative
+/// index. Exactly sized, so that AddressSanitizer sees the first byte outside; without it guard
+/// bytes on both sides are compared after every launch and copy. Thread-safe.
+std::byte* allocate(std::size_t bytes, Place place);
+void release(std::byte* memory) noexcept;
+/// Whether all of these bytes lie in one allocation of that kind.
+bool allocated(const std::byte* begin, std::size_t bytes, Place place);
 
 /// Launches since the program started.
 std::int64_t launches();

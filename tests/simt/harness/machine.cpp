@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <new>
 #include <string>
 
 #include "tests/simt/harness/harness.hpp"
+#include "tests/simt/harness/lock.hpp"
 
 cairn::simt::Index threadIdx;
 cairn::simt::Index blockIdx;
@@ -18,8 +18,6 @@ cairn::simt::Index gridDim;
 
 namespace cairn::simt {
 namespace {
-
-std::mutex one_launch;
 
 /// Any fixed pattern will do; this one starts blocks at different warps and lanes.
 unsigned first_thread(std::uint64_t block, unsigned threads) {
@@ -54,7 +52,7 @@ void Machine::run(const LaunchShape& shape, void (*thread)(void*), void* context
   for (std::uint64_t b = 0; b < blocks; ++b) run_block(b);
   ++launches_;
   count_launch(shape_);
-  check_guards(shape_);
+  check_guards((std::string("kernel ") + shape_.kernel).c_str());
   shared_.reset();
 }
 
@@ -255,7 +253,7 @@ void Machine::discard() {
 }
 
 void run(const LaunchShape& shape, void (*thread)(void*), void* context) {
-  const std::lock_guard lock(one_launch);
+  const Lock lock;
   machine().run(shape, thread, context);
 }
 

@@ -97,8 +97,8 @@ class Machine {
 
 Machine& machine();
 
-/// Every check that stands when a launch has ended (guards).
-void check_guards(const LaunchShape& shape);
+/// Throws Fault when bytes beside an allocation have changed: "<what> wrote outside a buffer".
+void check_guards(const char* what);
 
 // The counters' side (counters.cpp).
 void count_access(Access kind, const void* address, unsigned bytes, int line, unsigned thread);
