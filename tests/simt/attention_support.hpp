@@ -60,7 +60,7 @@ class Sequences {
 
   template <class Out>
   void describe(AttentionArgs<Element, Out>& a) {
-    a.kv.pool = pool_->data();
+    a.kv.pool = reinterpret_cast<std::byte*>(pool_->data());
     a.kv.block_bytes = block_bytes();
     a.kv.layer_offset = kLayerOffset;
     a.kv.tables = tables_->data();
@@ -174,8 +174,7 @@ class Sequences {
       }
     }
     tables.resize(lengths.size() * at(stride_), -1);
-    pool_ = std::make_unique<Buffer<std::byte>>(memory.size() * 2);
-    std::memcpy(pool_->data(), memory.data(), memory.size() * 2);
+    pool_ = std::make_unique<Buffer<Element>>(memory);
     tables_ = std::make_unique<Buffer<std::int32_t>>(tables);
   }
 
@@ -199,7 +198,7 @@ class Sequences {
 
   Random random_;
   std::int64_t stride_ = 0;
-  std::unique_ptr<Buffer<std::byte>> pool_;
+  std::unique_ptr<Buffer<Element>> pool_;
   std::unique_ptr<Buffer<std::int32_t>> tables_;
 };
 

@@ -9,9 +9,7 @@
 #include "kernels/cpu/ops.hpp"
 #include "kernels/dtype.hpp"
 #include "tests/kernels/support.hpp"
-#include "tests/simt/harness/buffer.hpp"
-#include "tests/simt/harness/counters.hpp"
-#include "tests/simt/support.hpp"
+#include "tests/simt/memory.hpp"
 
 namespace cairn::kernels::cuda::testing {
 
@@ -54,6 +52,13 @@ inline float fold(Floats v) {
     for (std::size_t i = 0; i < half; ++i) v[i] = v[i] + v[i + half];
   }
   return v[0];
+}
+
+/// Whether sums of matrix instructions are as documented: in the harness by bits. A device rounds
+/// inside an instruction in an order of its own, so there up to `tolerance` of a value and 8.
+inline bool same_sums(const Floats& got, const Floats& want, double tolerance) {
+  if constexpr (!simt::kOnDevice) return same_bits(got, want);
+  return got.size() == want.size() && worst_error(got, want, 8.0) < tolerance;
 }
 
 /// A launch moved the least bytes and asked for whole sectors: the bars of docs/gpu.md.

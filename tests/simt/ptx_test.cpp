@@ -5,8 +5,9 @@
 #include <random>
 
 #include "kernels/dtype.hpp"
+#include "tests/simt/memory.hpp"
 #include "tests/simt/ptx_kernels.cuh"
-#include "tests/simt/support.hpp"
+#include "tests/support/catch.hpp"
 
 namespace cairn::simt {
 namespace {
@@ -23,13 +24,14 @@ void check_load_matrices() {
   const Buffer<std::uint16_t> device_in(in);
   Buffer<std::uint32_t> out(32 * kCount);
   launch<LoadMatrices<kCount, kTranspose>>({1}, nullptr, {device_in.data(), out.data()});
+  const std::vector<std::uint32_t> words = out.read();
   for (std::size_t lane = 0; lane < 32; ++lane) {
     for (std::size_t m = 0; m < kCount; ++m) {
       for (std::size_t half = 0; half < 2; ++half) {
         std::size_t row = lane / 4;
         std::size_t column = lane % 4 * 2 + half;
         if (kTranspose) std::swap(row, column);
-        const std::uint32_t got = out.data()[lane * kCount + m] >> (16 * half) & 0xffffU;
+        const std::uint32_t got = words[lane * kCount + m] >> (16 * half) & 0xffffU;
         REQUIRE(got == in[m * 64 + row * 8 + column]);
       }
     }
@@ -62,13 +64,14 @@ void check_multiply(std::uint32_t seed) {
   const Buffer<std::uint16_t> device_b(b);
   Buffer<float> device_d(d);
   launch<MultiplyTile<kKind>>({1}, nullptr, {device_a.data(), device_b.data(), device_d.data()});
+  const std::vector<float> got = device_d.read();
   for (std::size_t row = 0; row < 16; ++row) {
     for (std::size_t column = 0; column < 8; ++column) {
       double want = d[row * 8 + column];
       for (std::size_t k = 0; k < kDepth; ++k) {
         want += value(a[row * kDepth + k]) * value(b[k * 8 + column]);
       }
-      REQUIRE(device_d.data()[row * 8 + column] == static_cast<float>(want));
+      REQUIRE(got[row * 8 + column] == static_cast<float>(want));
     }
   }
 }
@@ -81,9 +84,10 @@ void check_copy(std::int32_t live) {
     const Buffer<std::byte> device_in(in);
     Buffer<std::byte> out(in.size());
     launch<CopyRounds<kBytes>>({1}, nullptr, {device_in.data(), out.data(), rounds, live});
+    const std::vector<std::byte> got = out.read();
     for (std::size_t i = 0; i < in.size(); ++i) {
       const bool copied = static_cast<std::int32_t>(i / kBytes % 64) < live;
-      REQUIRE(out.data()[i] == (copied ? in[i] : std::byte{0}));
+      REQUIRE(got[i] == (copied ? in[i] : std::byte{0}));
     }
   }
 }
@@ -97,8 +101,8 @@ void check_move() {
   Buffer<T> middle(32);
   Buffer<T> out(32);
   launch<MoveOne<T>>({1}, nullptr, {device_in.data(), middle.data(), out.data()});
-  REQUIRE(std::memcmp(in.data(), middle.data(), 32 * sizeof(T)) == 0);
-  REQUIRE(std::memcmp(in.data(), out.data(), 32 * sizeof(T)) == 0);
+  REQUIRE(std::memcmp(in.data(), middle.read().data(), 32 * sizeof(T)) == 0);
+  REQUIRE(std::memcmp(in.data(), out.read().data(), 32 * sizeof(T)) == 0);
 }
 
 }  // namespace
@@ -133,8 +137,9 @@ TEST_CASE("two values pack into one word, the first low, rounded to nearest even
   const Buffer<float> device_in(in);
   Buffer<std::uint32_t> out(32);
   launch<PackPair>({1}, nullptr, {device_in.data(), out.data()});
+  const std::vector<std::uint32_t> words = out.read();
   for (std::size_t i = 0; i < in.size(); ++i) {
-    REQUIRE((out.data()[i / 2] >> (16 * (i % 2)) & 0xffffU) == to_bf16(in[i]).bits);
+    REQUIRE((words[i / 2] >> (16 * (i % 2)) & 0xffffU) == to_bf16(in[i]).bits);
   }
 }
 
@@ -152,67 +157,6 @@ TEST_CASE("loads and stores move values of 2 to 16 bytes unchanged") {
   check_move<float>();
   check_move<Vec<float, 2>>();
   check_move<Vec<float, 4>>();
-}
-
-TEST_CASE("an asynchronous copy lands at the wait for its group and not before") {
-  const Buffer<std::uint32_t> in(std::vector<std::uint32_t>{11, 22, 33, 44});
-  Buffer<std::uint32_t> out(9);
-  const std::uint32_t* from = in.data();
-  std::uint32_t* to = out.data();
-  run_threads<32>({1}, [from, to](std::byte* shared) {
-    if (threadIdx.x != 0) return;
-    auto* stage = reinterpret_cast<std::uint32_t*>(shared);
-    stage[0] = stage[1] = stage[2] = 5;
-    copy_async<4>(stage, from);
-    copy_async_commit();
-    copy_async<4>(stage + 1, from + 1);
-    copy_async_commit();
-    copy_async<4>(stage + 2, from + 2);  // its group is still open
-    for (int i = 0; i < 3; ++i) to[i] = stage[i];
-    copy_async_wait<1>();
-    for (int i = 0; i < 3; ++i) to[3 + i] = stage[i];
-    copy_async_wait<0>();
-    for (int i = 0; i < 3; ++i) to[6 + i] = stage[i];
-    copy_async_commit();
-    copy_async_wait<0>();
-  });
-  const std::uint32_t kUndefined = 0xffffffffU;
-  REQUIRE(out.read() == std::vector<std::uint32_t>{kUndefined, kUndefined, kUndefined, 11,
-                                                   kUndefined, kUndefined, 11, 22, kUndefined});
-}
-
-TEST_CASE("a copy that nobody waits for is reported") {
-  const Buffer<std::uint32_t> in(std::vector<std::uint32_t>(32, 1));
-  const std::uint32_t* from = in.data();
-  REQUIRE(contains(fault_of<32, 128>([from](std::byte* shared) {
-                     copy_async<4>(shared + 4 * threadIdx.x, from + threadIdx.x);
-                     copy_async_commit();
-                   }),
-                   "exits with 1 asynchronous copies"));
-  // A wait without a commit waits for nothing.
-  REQUIRE(contains(fault_of<32, 128>([from](std::byte* shared) {
-                     copy_async<4>(shared + 4 * threadIdx.x, from + threadIdx.x);
-                     copy_async_wait<0>();
-                   }),
-                   "exits with 1 asynchronous copies"));
-  REQUIRE(contains(fault_of<32, 128>([from](std::byte* shared) {
-                     for (int i = 0; i < 200; ++i) copy_async<4>(shared, from);
-                   }),
-                   "has 128 asynchronous copies under way"));
-}
-
-TEST_CASE("tensor-core operations need the whole warp") {
-  REQUIRE(contains(fault_of<32>([](std::byte*) {
-                     if (threadIdx.x == 31) return;
-                     float d[4] = {};
-                     mma_f16_16x8x8(d, {0, 0}, 0);
-                   }),
-                   "calls an operation of all lanes, and some have exited"));
-  REQUIRE(contains(fault_of<32>([](std::byte* shared) {
-                     std::uint32_t fragment[1];
-                     load_matrices<1>(shared + 2 * threadIdx.x, fragment);
-                   }),
-                   "16 bytes is misaligned"));
 }
 
 }  // namespace cairn::simt

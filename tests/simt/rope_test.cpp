@@ -55,8 +55,8 @@ struct Written {
 
 template <class Element>
 std::vector<std::uint16_t> bits_of(const Buffer<Element>& buffer) {
-  std::vector<std::uint16_t> bits(buffer.size());
-  if (!bits.empty()) std::memcpy(bits.data(), buffer.data(), 2 * bits.size());
+  std::vector<std::uint16_t> bits;
+  for (const Element value : buffer.read()) bits.push_back(value.bits);
   return bits;
 }
 

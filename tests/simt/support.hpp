@@ -9,8 +9,7 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/memory.cuh"
-#include "tests/simt/harness/buffer.hpp"
-#include "tests/simt/harness/harness.hpp"
+#include "tests/simt/memory.hpp"
 #include "tests/support/catch.hpp"
 
 namespace cairn::simt {

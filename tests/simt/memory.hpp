@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the kernel tests run: in the harness, or on a device that bench/gpu_check has found.
+#pragma once
+
+#if defined(CAIRN_DEVICE_TESTS)
+#include "tests/device/buffer.hpp"
+#else
+#include "tests/simt/harness/buffer.hpp"
+#include "tests/simt/harness/counters.hpp"
+#include "tests/simt/harness/harness.hpp"
+#endif
+
+namespace cairn::simt {
+#if defined(CAIRN_DEVICE_TESTS)
+inline constexpr bool kOnDevice = true;
+#else
+inline constexpr bool kOnDevice = false;
+#endif
+}  // namespace cairn::simt
