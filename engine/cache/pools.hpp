@@ -75,17 +75,23 @@ struct PoolUsage {
   std::uint64_t bytes_budget = 0;
 };
 
-/// Thread-safe; owned by the engine, outlived by its handles. Address space for the whole budget is
-/// reserved at once; pages that were touched and freed are given back to the system when the other
-/// kind needs the room, so that resident memory stays near the budget.
+/// Thread-safe; owned by the engine, outlived by its handles.
+///
+/// In the host's memory address space for the whole budget is reserved at once; pages that were
+/// touched and freed are given back to the system when the other kind needs the room, so that
+/// resident memory stays near the budget. In an arena both kinds share slabs of one state's size:
+/// a slab that holds a block holds no state, so that what fits by bytes may not fit now.
 class MemoryPools {
  public:
-  /// Throws DeviceError when the address space cannot be had or the budget holds not even one state
-  /// and one block.
-  MemoryPools(model::MemoryLayout layout, std::uint64_t budget_bytes);
+  /// In the arena where there is one, which lives as long as the handles do. Throws DeviceError
+  /// when the address space cannot be had or the budget holds not even one state and one block.
+  MemoryPools(model::MemoryLayout layout, std::uint64_t budget_bytes,
+              std::shared_ptr<model::Arena> arena = nullptr);
 
   /// nullopt: does not fit now.
   std::optional<Reservation> reserve(std::int32_t blocks, std::int32_t states);
+  /// What has to come back at least before reserve() can grant these; 0: it can now.
+  std::uint64_t lacking_bytes(std::int32_t blocks, std::int32_t states) const;
 
   PoolUsage usage() const;
   const model::MemoryLayout& layout() const;

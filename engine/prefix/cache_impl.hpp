@@ -44,7 +44,6 @@ struct PrefixCache::Impl {
   }
   bool idle_state(const ForestNode& node) const;
   ForestNode* least_state();
-  std::uint64_t lacking_bytes(std::int32_t blocks, std::int32_t states) const;
   void tell_policy_to_free(std::uint64_t bytes);
   void evict(ForestNode& node);
   void skip_save(SequenceId id, ForestNode& node);

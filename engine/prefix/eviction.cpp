@@ -41,15 +41,6 @@ bool PrefixCache::Impl::fits_alone(std::int32_t position) const {
   return most == 0 || forest.tree().bytes_alone(position) <= most;
 }
 
-// What the pools are short of for these.
-std::uint64_t PrefixCache::Impl::lacking_bytes(std::int32_t blocks, std::int32_t states) const {
-  const std::uint64_t wanted = static_cast<std::uint64_t>(blocks) * block_bytes() +
-                               static_cast<std::uint64_t>(states) * state_bytes();
-  const PoolUsage usage = pools.usage();
-  const std::uint64_t free = usage.bytes_budget - usage.bytes_used;
-  return wanted > free ? wanted - free : 0;
-}
-
 // The claims may take what they take now less these: the same choice as under a budget of so much.
 void PrefixCache::Impl::tell_policy_to_free(std::uint64_t bytes) {
   const std::uint64_t held = forest.tree().bytes();
@@ -73,9 +64,9 @@ bool PrefixCache::Impl::eviction_can_free(std::uint64_t bytes) const {
 
 std::optional<Reservation> PrefixCache::Impl::make_room(std::int32_t blocks, std::int32_t states) {
   if (auto r = pools.reserve(blocks, states)) return r;
-  if (!eviction_can_free(lacking_bytes(blocks, states))) return std::nullopt;
+  if (!eviction_can_free(pools.lacking_bytes(blocks, states))) return std::nullopt;
   for (;;) {
-    tell_policy_to_free(lacking_bytes(blocks, states));
+    tell_policy_to_free(pools.lacking_bytes(blocks, states));
     ForestNode* victim = least_state();
     if (victim == nullptr) return std::nullopt;
     evict(*victim);
@@ -97,7 +88,7 @@ Reservation PrefixCache::Impl::room_for_saves(SequenceId id, std::vector<ForestN
     if (within_budget()) {
       const auto needed = static_cast<std::int32_t>(fresh.size());
       if (auto slots = pools.reserve(0, needed)) return std::move(*slots);
-      tell_policy_to_free(lacking_bytes(0, needed));
+      tell_policy_to_free(pools.lacking_bytes(0, needed));
     } else {
       policy->make_fit(options.cache_bytes);
     }

@@ -164,8 +164,9 @@ inline Tokens operator+(Tokens a, const Tokens& b) {
 /// A cache with a pool and an executor that runs one request at a time.
 struct FakeServer {
   explicit FakeServer(std::uint64_t budget, std::unique_ptr<engine::CachePolicy> policy,
-                      engine::PrefixOptions options = {})
-      : pools(kFakeLayout, budget), cache(pools, std::move(policy), options) {}
+                      engine::PrefixOptions options = {},
+                      std::shared_ptr<model::Arena> arena = nullptr)
+      : pools(kFakeLayout, budget, std::move(arena)), cache(pools, std::move(policy), options) {}
 
   engine::LookupResult lookup(const Tokens& tokens, std::int32_t max_new = 16) {
     engine::LookupRequest r;
