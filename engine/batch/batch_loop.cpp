@@ -2,13 +2,13 @@
 #include "engine/batch/batch_loop.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <utility>
 
 #include "base/check.hpp"
 #include "engine/batch/sequence.hpp"
 #include "engine/batch/share.hpp"
+#include "engine/batch/step_result.hpp"
 
 namespace cairn::engine {
 namespace {
@@ -23,15 +23,6 @@ constexpr std::int32_t kWorthKeeping = 16;  // tokens of a cancelled prompt
 
 double seconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
-}
-
-// Integers, because a loop that ors them is vectorised and one that adds floats is not.
-bool all_finite(std::span<const float> row) {
-  std::uint32_t bad = 0;
-  for (const float x : row) {
-    bad |= (std::bit_cast<std::uint32_t>(x) & 0x7F800000U) == 0x7F800000U ? 1U : 0U;
-  }
-  return bad == 0;
 }
 
 // Every row of its chunks then has logits.
@@ -50,6 +41,10 @@ struct Running {
 struct Part {
   Running* running = nullptr;
   std::int32_t rows = 0;
+  std::int32_t first_logits = 0;  // in the step's logits
+  std::int32_t logits = 0;        // rows of them
+  bool samples = false;           // from the last of them
+  std::size_t sample = 0;         // its number in the step's result
 };
 
 }  // namespace
@@ -58,7 +53,7 @@ struct BatchLoop::Impl {
   model::Backend& backend;
   BatchOptions options;
   std::int32_t vocab;  // sampled
-  model::Sampler sampler;
+  StepResult result;
   std::vector<std::unique_ptr<Running>> running;  // oldest first
   bool stalled = false;                           // the last step could run nothing
 
@@ -75,7 +70,7 @@ struct BatchLoop::Impl {
         vocab(options.sampled_vocab > 0      ? options.sampled_vocab
               : b.config().sampled_vocab > 0 ? b.config().sampled_vocab
                                              : b.config().vocab_size),
-        sampler(vocab, options.isa) {
+        result(b, vocab, options.isa) {
     check(options.max_step_tokens > 0 && options.max_running > 0, "a batch without room");
   }
 
@@ -91,11 +86,11 @@ struct BatchLoop::Impl {
   void add_prompts(std::int32_t budget, StepReport& report);
   void restore(StepReport& report);
   void run(StepReport& report);
-  void take_result(const Part& part, const model::StepLogits& logits, std::int32_t row,
-                   Clock::time_point now, StepReport& report);
-  void report_prompt(const Part& part, const model::StepLogits& logits, std::int32_t row,
-                     StepReport& report);
-  void sample(Running& r, std::span<const float> logits, StepReport& report);
+  model::StepSlice ask_for(Part& part, std::int32_t first_logits);
+  void take_result(const Part& part, Clock::time_point now, StepReport& report);
+  bool finite(const Part& part) const;
+  void report_prompt(const Part& part, StepReport& report);
+  void append(const Part& part, StepReport& report);
   void finish(Running& r, EndReason reason, Clock::time_point now, StepReport& report);
   void fail(Running& r, Clock::time_point now, StepReport& report);
   void preempt_youngest(StepReport& report);
@@ -117,7 +112,7 @@ void BatchLoop::Impl::plan(StepReport& report) {
   parts.clear();
   for (const auto& r : running) {
     if (r->sequence.phase() != Phase::decoding || r->sequence.rows_covered() == 0) continue;
-    parts.push_back({r.get(), 1});
+    parts.push_back({.running = r.get(), .rows = 1});
   }
   report.decode_rows = static_cast<std::int32_t>(parts.size());
   // One row at least, so that a full house of decoding sequences does not stop every prompt.
@@ -142,7 +137,7 @@ void BatchLoop::Impl::add_prompts(std::int32_t budget, StepReport& report) {
   const auto shares = share.split(claims, budget);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (shares[i] == 0) continue;
-    parts.push_back({prompts[i], shares[i]});
+    parts.push_back({.running = prompts[i], .rows = shares[i]});
     report.prefill_rows += shares[i];
     const double rows = shares[i];
     report.prefill_context += rows * prompts[i]->sequence.progress() + rows * (rows - 1) / 2;
@@ -163,54 +158,63 @@ void BatchLoop::Impl::restore(StepReport& report) {
 void BatchLoop::Impl::run(StepReport& report) {
   restore(report);
   slices.clear();
-  for (const Part& part : parts) {
-    Sequence& s = part.running->sequence;
-    model::StepSlice slice = s.slice(part.rows);
-    const bool completes = s.progress() + part.rows >= s.length();
-    if (wants_prompt_logprobs(s)) {
-      slice.logits_from = 0;
-    } else if (completes && s.may_sample()) {
-      slice.logits_from = part.rows - 1;
-    }
-    slices.push_back(slice);
+  result.begin();
+  std::int32_t rows = 0;
+  for (Part& part : parts) {
+    slices.push_back(ask_for(part, rows));
+    rows += part.logits;
   }
-  const model::StepLogits logits = backend.step(slices);
+  result.run(slices, rows);
   const auto now = Clock::now();
   report.tokens.reserve(parts.size());
-  std::int32_t row = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::int32_t from = slices[i].logits_from;
-    const std::int32_t rows = from < 0 ? 0 : parts[i].rows - from;
-    check(row + rows <= logits.rows, "a step returned fewer logits than were asked for");
-    take_result(parts[i], logits, row, now, report);
-    row += rows;
-  }
+  for (const Part& part : parts) take_result(part, now, report);
 }
 
-void BatchLoop::Impl::take_result(const Part& part, const model::StepLogits& logits,
-                                  std::int32_t row, Clock::time_point now, StepReport& report) {
+model::StepSlice BatchLoop::Impl::ask_for(Part& part, std::int32_t first_logits) {
   Sequence& s = part.running->sequence;
-  const auto sampled = static_cast<std::size_t>(vocab);
+  const SequenceSpec& spec = s.spec();
+  model::StepSlice slice = s.slice(part.rows);
   const bool prompt_rows = wants_prompt_logprobs(s);
-  const bool completes = s.progress() + part.rows >= s.length();
-  const bool samples = completes && s.may_sample();
-  const std::int32_t rows = prompt_rows ? part.rows : samples ? 1 : 0;
-  for (std::int32_t i = 0; i < rows; ++i) {
-    if (!all_finite(logits.row(row + i).first(sampled))) return fail(*part.running, now, report);
+  part.samples = s.progress() + part.rows >= s.length() && s.may_sample();
+  part.first_logits = first_logits;
+  part.logits = prompt_rows ? part.rows : part.samples ? 1 : 0;
+  if (part.logits > 0) slice.logits_from = part.rows - part.logits;
+  if (part.samples) {
+    part.sample = result.want({.row = first_logits + part.logits - 1,
+                               .params = &spec.sampling,
+                               .history = s.history(),
+                               .choice = spec.choice,
+                               .index = static_cast<std::uint64_t>(s.generated())});
   }
-  if (prompt_rows) report_prompt(part, logits, row, report);
+  if (prompt_rows || (part.samples && spec.logprobs >= 0)) result.want_logits();
+  return slice;
+}
+
+void BatchLoop::Impl::take_result(const Part& part, Clock::time_point now, StepReport& report) {
+  Sequence& s = part.running->sequence;
+  if (!finite(part)) return fail(*part.running, now, report);
+  if (wants_prompt_logprobs(s)) report_prompt(part, report);
+  const bool completes = s.progress() + part.rows >= s.length();
   const bool first = s.phase() == Phase::prefilling && completes;
   s.advance(part.rows, report.saved);
   if (first) part.running->prefilled = now;
-  if (samples) {
-    sample(*part.running, logits.row(row + rows - 1).first(sampled), report);
+  if (part.samples) {
+    append(part, report);
   } else if (completes) {
     finish(*part.running, EndReason::length, now, report);
   }
 }
 
-void BatchLoop::Impl::report_prompt(const Part& part, const model::StepLogits& logits,
-                                    std::int32_t row, StepReport& report) {
+bool BatchLoop::Impl::finite(const Part& part) const {
+  if (part.samples && !result.sampled(part.sample).finite) return false;
+  if (!wants_prompt_logprobs(part.running->sequence)) return true;
+  for (std::int32_t i = 0; i < part.logits; ++i) {
+    if (!result.finite(part.first_logits + i)) return false;
+  }
+  return true;
+}
+
+void BatchLoop::Impl::report_prompt(const Part& part, StepReport& report) {
   const Sequence& s = part.running->sequence;
   const std::vector<std::int32_t>& tokens = *s.spec().tokens;
   PromptLogprobs out;
@@ -218,24 +222,25 @@ void BatchLoop::Impl::report_prompt(const Part& part, const model::StepLogits& l
   out.position = s.progress() + 1;
   const std::int32_t end = std::min(s.progress() + part.rows, s.length() - 1);
   for (std::int32_t p = s.progress(); p < end; ++p) {
-    const auto values = logits.row(row + p - s.progress()).first(static_cast<std::size_t>(vocab));
-    out.entries.push_back(sampler.logprobs(values, tokens[static_cast<std::size_t>(p) + 1],
-                                           std::max(s.spec().logprobs, 0)));
+    out.entries.push_back(result.logprobs(part.first_logits + p - s.progress(),
+                                          tokens[static_cast<std::size_t>(p) + 1],
+                                          std::max(s.spec().logprobs, 0)));
   }
   if (!out.entries.empty()) report.prompt_logprobs.push_back(std::move(out));
 }
 
-void BatchLoop::Impl::sample(Running& r, std::span<const float> logits, StepReport& report) {
-  Sequence& s = r.sequence;
-  const SequenceSpec& spec = s.spec();
+void BatchLoop::Impl::append(const Part& part, StepReport& report) {
+  Sequence& s = part.running->sequence;
   SampledToken& out = report.tokens.emplace_back();
   out.id = s.id();
-  out.token = sampler.sample(logits, spec.sampling, s.history(), spec.choice,
-                             static_cast<std::uint64_t>(s.generated()));
-  if (spec.logprobs >= 0) out.logprobs = sampler.logprobs(logits, out.token, spec.logprobs);
+  out.token = result.sampled(part.sample).token;
+  if (s.spec().logprobs >= 0) {
+    const std::int32_t row = part.first_logits + part.logits - 1;
+    out.logprobs = result.logprobs(row, out.token, s.spec().logprobs);
+  }
   EndReason reason = EndReason::stop;
   out.stop = s.append(out.token, &reason);
-  if (s.phase() == Phase::ended) finish(r, reason, Clock::now(), report);
+  if (s.phase() == Phase::ended) finish(*part.running, reason, Clock::now(), report);
 }
 
 void BatchLoop::Impl::finish(Running& r, EndReason reason, Clock::time_point now,

@@ -2,11 +2,13 @@
 #include "tests/support/fake_backend.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
 
 #include "base/check.hpp"
+#include "tests/support/host_arena.hpp"
 
 namespace cairn::testing {
 namespace {
@@ -91,9 +93,52 @@ model::Backend::HostSlotCopy FakeBackend::host_slot_copy() const {
   };
 }
 
-model::StepLogits FakeBackend::read_logits() {
+model::StepLogits FakeBackend::host_logits() const {
   const auto vocab = static_cast<std::size_t>(options_.vocab_size);
   return {logits_.data(), static_cast<std::int32_t>(logits_.size() / vocab), options_.vocab_size};
+}
+
+model::StepLogits FakeBackend::read_logits() {
+  ++logits_reads_;
+  return host_logits();
+}
+
+bool FakeBackend::sample(std::span<const model::SampleRow> rows, std::int32_t vocab,
+                         std::vector<model::SampledRow>& out) {
+  if (!options_.samples_on_device) return false;
+  model::Sampler sampler(vocab);
+  out.clear();
+  for (const model::SampleRow& row : rows) {
+    check(row.row < host_logits().rows, "fake backend: a row that the step did not have");
+    const auto logits = host_logits().row(row.row).first(static_cast<std::size_t>(vocab));
+    model::SampledRow& sampled = out.emplace_back();
+    for (const float x : logits) sampled.finite = sampled.finite && std::isfinite(x);
+    if (!sampled.finite) continue;
+    sampled.token = sampler.sample(logits, *row.params, row.history, row.choice, row.index);
+  }
+  rows_sampled_ += static_cast<std::int64_t>(rows.size());
+  return true;
+}
+
+std::shared_ptr<model::Arena> FakeBackend::make_arena(std::size_t bytes) {
+  if (options_.arena_bytes_free == 0) return nullptr;
+  check(bytes <= options_.arena_bytes_free, "fake backend: a larger arena than there is room for");
+  arena_ = std::make_shared<HostArena>(bytes);
+  return arena_;
+}
+
+void FakeBackend::check_place(const std::byte* p) const {
+  if (arena_ == nullptr) return;
+  const std::ptrdiff_t at = p - arena_->data();
+  check(at >= 0 && at < static_cast<std::ptrdiff_t>(arena_->size()) &&
+            at % static_cast<std::ptrdiff_t>(HostArena::kAlignment) == 0,
+        "fake backend: memory that is none of the arena's");
+}
+
+void FakeBackend::check_places(const model::StepSlice& slice) const {
+  check_place(slice.state);
+  for (const std::byte* block : slice.kv_blocks) check_place(block);
+  for (const model::SavePoint& save : slice.saves) check_place(save.state);
 }
 
 std::uint64_t FakeBackend::read_kv(const model::StepSlice& slice, std::int32_t position) const {
@@ -150,6 +195,7 @@ model::StepLogits FakeBackend::step(std::span<const model::StepSlice> slices) {
     check(static_cast<std::int64_t>(slice.kv_blocks.size()) * model::kBlockTokens >=
               slice.position + rows,
           "fake backend: a slice without blocks for its tokens");
+    check_places(slice);
     std::size_t save = 0;
     for (std::int32_t i = 0; i < rows; ++i) {
       run_token(slice, i);
@@ -165,7 +211,9 @@ model::StepLogits FakeBackend::step(std::span<const model::StepSlice> slices) {
     seen.rows += rows;
   }
   if (!forget_) steps_.push_back(std::move(seen));
-  return read_logits();
+  model::StepLogits logits = host_logits();
+  if (options_.samples_on_device) logits.data = nullptr;
+  return logits;
 }
 
 }  // namespace cairn::testing

@@ -68,11 +68,21 @@ Tokens cold_answer(const Ask& ask) {
   return answer;
 }
 
+namespace {
+
+std::uint64_t pool_bytes(const FakeBackend& backend, std::int64_t blocks, std::int64_t states) {
+  if (backend.free_bytes() > 0) return backend.free_bytes();
+  const model::MemoryLayout layout = backend.layout();
+  return static_cast<std::uint64_t>(blocks) * layout.kv_block_bytes +
+         static_cast<std::uint64_t>(states) * layout.state_bytes;
+}
+
+}  // namespace
+
 Rig::Rig(engine::BatchOptions options, std::int64_t blocks, std::int64_t states, FakeOptions fake)
     : backend(fake),
-      pools(backend.layout(),
-            static_cast<std::uint64_t>(blocks) * backend.layout().kv_block_bytes +
-                static_cast<std::uint64_t>(states) * backend.layout().state_bytes),
+      pools(backend.layout(), pool_bytes(backend, blocks, states),
+            backend.make_arena(fake.arena_bytes_free)),
       loop(backend, options) {}
 
 SequenceSpec Rig::spec(SequenceId id, const Ask& ask, std::int32_t reserve) {

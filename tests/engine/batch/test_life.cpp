@@ -167,8 +167,9 @@ TEST_CASE("a save can be added until its position has passed") {
 }
 
 TEST_CASE("a row that is not a number fails its own sequence and no other") {
-  for (const bool in_prompt : {true, false}) {
-    Rig rig({.max_step_tokens = 16}, 4096, 512, {.nan_token = 3});
+  for (const auto& [in_prompt, on_device] :
+       {std::pair{true, false}, {false, false}, {true, true}, {false, true}}) {
+    Rig rig({.max_step_tokens = 16}, 4096, 512, {.nan_token = 3, .samples_on_device = on_device});
     Ask good = random_ask(38, 33);
     const auto without = [](Tokens& tokens) { std::replace(tokens.begin(), tokens.end(), 3, 4); };
     without(good.prompt);
