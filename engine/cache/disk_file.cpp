@@ -16,6 +16,7 @@
 
 #include "base/check.hpp"
 #include "base/failpoints.hpp"
+#include "engine/cache/disk_stage.hpp"
 
 namespace cairn::engine {
 namespace {
@@ -139,13 +140,19 @@ class Output {
   std::int64_t room_ = -1;
 };
 
-int write_records(Output& out, const std::vector<std::byte>& head,
-                  std::span<const DiskRecord> records) {
-  if (const int error = out.write({piece_of(head)})) return error;
+Status write_records(Output& out, const std::string& name, const DiskHeader& about,
+                     std::span<const DiskRecord> records, DiskStage& stage) {
+  const auto failed = [&](int error) { return system_error("cannot write " + name, error); };
+  const std::vector<std::byte> head = encode_header(about);
+  if (const int error = out.write({piece_of(head)})) return failed(error);
   DiskChecksum header;
   std::copy(head.end() - kChecksumBytes, head.end(), header.begin());
-  for (std::size_t begin = 0; begin < records.size(); begin += kBatchRecords) {
-    const auto batch = records.subspan(begin, std::min(kBatchRecords, records.size() - begin));
+  const std::size_t most = stage.batch(about.record_bytes, kBatchRecords);
+  for (std::size_t begin = 0; begin < records.size(); begin += most) {
+    const auto fetched =
+        stage.fetch(records.subspan(begin, std::min(most, records.size() - begin)));
+    if (!fetched) return fetched.error();
+    const std::span<const DiskRecord> batch = *fetched;
     std::vector<DiskChecksum> sums(batch.size());
     std::vector<iovec> pieces;
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -153,9 +160,9 @@ int write_records(Output& out, const std::vector<std::byte>& head,
       for (const auto& piece : batch[i]) pieces.push_back(piece_of(piece));
       pieces.push_back(piece_of(sums[i]));
     }
-    if (const int error = out.write(std::move(pieces))) return error;
+    if (const int error = out.write(std::move(pieces))) return failed(error);
   }
-  return 0;
+  return ok_status();
 }
 
 }  // namespace
@@ -225,7 +232,7 @@ std::uint64_t disk_file_bytes(const DiskHeader& header, std::uint64_t records) {
 }
 
 Status write_disk_file(int directory, const std::string& name, const DiskHeader& header,
-                       std::span<const DiskRecord> records) {
+                       std::span<const DiskRecord> records, DiskStage& stage) {
   check(records.size() == header.records, "the header counts the records");
   for (const DiskRecord& r : records) {
     check(bytes_in(r) == header.record_bytes, "a record's size differs from the header's");
@@ -234,18 +241,15 @@ Status write_disk_file(int directory, const std::string& name, const DiskHeader&
       ::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return system_error("cannot create " + name, errno);
   Output out(fd);
-  int error = write_records(out, encode_header(header), records);
-  if (error == 0) {
-    if (hit_failpoint("disk.sync")) {
-      error = EIO;
-    } else if (::fsync(fd) != 0) {
-      error = errno;
-    }
+  Status done = write_records(out, name, header, records, stage);
+  if (done && hit_failpoint("disk.sync")) {
+    done = system_error("cannot write " + name, EIO);
+  } else if (done && ::fsync(fd) != 0) {
+    done = system_error("cannot write " + name, errno);
   }
-  if (::close(fd) != 0 && error == 0) error = errno;
-  if (error == 0) return ok_status();
-  ::unlinkat(directory, name.c_str(), 0);
-  return system_error("cannot write " + name, error);
+  if (::close(fd) != 0 && done) done = system_error("cannot write " + name, errno);
+  if (!done) ::unlinkat(directory, name.c_str(), 0);
+  return done;
 }
 
 Status rename_disk_files(int directory, std::span<const DiskRename> names) {
@@ -313,11 +317,13 @@ Result<DiskReader> DiskReader::open(int directory, const std::string& name,
 }
 
 Status DiskReader::read(std::uint32_t first, std::span<const DiskRecordSink> sinks,
-                        std::uint32_t* good) {
+                        DiskStage& stage, std::uint32_t* good) {
   *good = 0;
-  for (std::size_t begin = 0; begin < sinks.size(); begin += kBatchRecords) {
-    const auto batch = sinks.subspan(begin, std::min(kBatchRecords, sinks.size() - begin));
+  const std::size_t most = stage.batch(header_.record_bytes, kBatchRecords);
+  for (std::size_t begin = 0; begin < sinks.size(); begin += most) {
+    const auto batch = stage.land(sinks.subspan(begin, std::min(most, sinks.size() - begin)));
     Status status = read_batch(first + static_cast<std::uint32_t>(begin), batch, good);
+    if (status) status = stage.deliver();
     if (!status) return status;
   }
   return ok_status();

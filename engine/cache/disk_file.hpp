@@ -56,10 +56,12 @@ std::vector<std::byte> encode_header(const DiskHeader& header);
 /// Takes any bytes; reads no further than they reach.
 Result<DiskHeader> decode_header(std::span<const std::byte> bytes);
 
+class DiskStage;  // disk_stage.hpp: for records that lie on a device
+
 /// Writes `name` in `directory` (an open descriptor), mode 0600, and syncs it: all records or none.
 /// The name is expected to be temporary; what a failure leaves under it is removed.
 Status write_disk_file(int directory, const std::string& name, const DiskHeader& header,
-                       std::span<const DiskRecord> records);
+                       std::span<const DiskRecord> records, DiskStage& stage);
 
 /// Renames each {temporary, final} and syncs the directory. A failure undoes nothing.
 struct DiskRename {
@@ -84,7 +86,8 @@ class DiskReader {
   /// Reads sinks.size() records from number `first` on into memory of the caller's, whose content
   /// is undefined after an error. `*good` is the number of records that were right before the wrong
   /// one.
-  Status read(std::uint32_t first, std::span<const DiskRecordSink> sinks, std::uint32_t* good);
+  Status read(std::uint32_t first, std::span<const DiskRecordSink> sinks, DiskStage& stage,
+              std::uint32_t* good);
 
  private:
   DiskReader() = default;

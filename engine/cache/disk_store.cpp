@@ -46,6 +46,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 DiskStore::Impl::Impl(DiskOptions options, std::shared_ptr<const DiskRoot> root,
                       std::unique_ptr<DiskDirectory> directory)
     : options_(std::move(options)),
+      stage_(options_.arena),
       fingerprint_(options_.fingerprint.hash()),
       root_(std::move(root)),
       directory_(std::move(directory)) {}

@@ -36,6 +36,8 @@ struct DiskOptions {
   std::chrono::milliseconds max_age{0};  // since the last use; 0: no limit
   Fingerprint fingerprint;
   model::MemoryLayout layout;
+  // Pointers into it are a device's: their bytes pass through host memory, a batch at a time.
+  std::shared_ptr<model::Arena> arena = nullptr;
   std::chrono::milliseconds retry{30'000};  // after a failed write
   std::function<std::int64_t()> clock_ms;   // Unix time; unset: the system's
 };

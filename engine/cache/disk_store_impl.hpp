@@ -18,6 +18,7 @@
 #include "engine/cache/disk_directory.hpp"
 #include "engine/cache/disk_file.hpp"
 #include "engine/cache/disk_index.hpp"
+#include "engine/cache/disk_stage.hpp"
 #include "engine/cache/disk_store.hpp"
 #include "engine/cache/disk_worth.hpp"
 
@@ -144,6 +145,7 @@ class DiskStore::Impl {
   void measure_index();
 
   DiskOptions options_;
+  DiskStage stage_;
   FingerprintHash fingerprint_;
   std::shared_ptr<const DiskRoot> root_;
   std::unique_ptr<DiskDirectory> directory_;

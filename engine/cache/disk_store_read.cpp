@@ -44,7 +44,7 @@ Status DiskStore::Impl::read_segment(const ChainEnd& part, const DiskSink& sink)
                 {}};
   }
   std::uint32_t good = 0;
-  if (Status done = file->read(first, sinks, &good); !done) {
+  if (Status done = file->read(first, sinks, stage_, &good); !done) {
     return refuse(done.error(), first + good);
   }
   if (std::memcmp(tokens.data(), segment.tokens.data() + first * kBlock,
@@ -72,7 +72,7 @@ Status DiskStore::Impl::read_state(const DiskStateInfo& state, const DiskSink& s
   DiskRecordSink record{std::as_writable_bytes(std::span(tail)), {}, sink.state};
   if (!state.tail.empty()) record[1] = {sink.blocks.back(), options_.layout.kv_block_bytes};
   std::uint32_t good = 0;
-  if (Status done = file->read(0, {&record, 1}, &good); !done) return refuse(done.error());
+  if (Status done = file->read(0, {&record, 1}, stage_, &good); !done) return refuse(done.error());
   if (tail != disk_tail_tokens(state)) {
     return refuse({ErrorCode::bad_request, name + ": holds other tokens than the index says", {}});
   }
@@ -135,7 +135,7 @@ Result<std::vector<std::byte>> DiskStore::Impl::load_blob(const std::string& nam
   std::vector<std::byte> bytes(header.record_bytes);
   const DiskRecordSink record{std::span(bytes), {}, {}};
   std::uint32_t good = 0;
-  if (Status done = file->read(0, {&record, 1}, &good); !done) return refuse(done.error());
+  if (Status done = file->read(0, {&record, 1}, stage_, &good); !done) return refuse(done.error());
   return bytes;
 }
 

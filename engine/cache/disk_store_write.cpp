@@ -103,7 +103,7 @@ Status DiskStore::Impl::write_objects(const DiskState& in, const DiskSegment& se
   const auto write = [&](const std::string& name, const DiskHeader& header,
                          std::span<const DiskRecord> records) {
     names.push_back({temporary_name(name), name});
-    done = write_disk_file(directory_->fd(), names.back().from, header, records);
+    done = write_disk_file(directory_->fd(), names.back().from, header, records, stage_);
     return done.ok();
   };
   IndexBatch batch;
@@ -217,7 +217,7 @@ Status DiskStore::Impl::save_blob(const std::string& name, std::span<const std::
   const DiskRename names{temporary_name(blob_file_name(name)), blob_file_name(name)};
   if (Status room = make_room(size, 0, nullptr, nullptr); !room) return room;
   const DiskRecord record{bytes, {}, {}};
-  Status done = write_disk_file(directory_->fd(), names.from, header, {&record, 1});
+  Status done = write_disk_file(directory_->fd(), names.from, header, {&record, 1}, stage_);
   if (done) done = rename_disk_files(directory_->fd(), {&names, 1});
   if (!done) {
     directory_->remove(names.from);

@@ -2,11 +2,14 @@
 // An arena as a device would give it, in the host's memory.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "base/check.hpp"
 #include "model/net/backend.hpp"
 
 namespace cairn::testing {
@@ -37,6 +40,37 @@ class HostArena final : public model::Arena {
   std::vector<std::byte> memory_;
   std::byte* data_ = nullptr;
   std::size_t size_;
+};
+
+/// An arena whose bytes the host can reach through read() and write() only: anything else ends the
+/// process, as with a device's memory.
+class FarArena final : public model::Arena {
+ public:
+  explicit FarArena(std::size_t bytes) : memory_(bytes) {
+    void* p = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    check(p != MAP_FAILED, "no address space for a test");
+    data_ = static_cast<std::byte*>(p);
+  }
+  ~FarArena() override { ::munmap(data_, memory_.size()); }
+  std::byte* data() const override { return data_; }
+  std::size_t size() const override { return memory_.size(); }
+  void read(const std::byte* from, std::span<std::byte> to) override {
+    ++moves;
+    if (fails) throw DeviceError("told to fail");
+    std::memcpy(to.data(), memory_.data() + (from - data_), to.size());
+  }
+  void write(std::span<const std::byte> from, std::byte* to) override {
+    ++moves;
+    if (fails) throw DeviceError("told to fail");
+    std::memcpy(memory_.data() + (to - data_), from.data(), from.size());
+  }
+
+  int moves = 0;
+  bool fails = false;
+
+ private:
+  std::vector<std::byte> memory_;
+  std::byte* data_ = nullptr;
 };
 
 }  // namespace cairn::testing

@@ -18,6 +18,7 @@
 
 #include "base/check.hpp"
 #include "base/failpoints.hpp"
+#include "engine/cache/disk_stage.hpp"
 #include "engine/cache/disk_store.hpp"
 #include "tests/model/net/temp_dir.hpp"
 #include "tests/support/catch.hpp"
@@ -26,6 +27,8 @@ namespace cairn::testing {
 
 using namespace cairn::engine;
 using Tokens = std::vector<std::int32_t>;
+
+inline DiskStage host;  // nothing lies on a device
 
 inline constexpr model::MemoryLayout kDiskLayout{.kv_block_bytes = 512, .state_bytes = 3000};
 

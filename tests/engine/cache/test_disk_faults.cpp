@@ -129,7 +129,7 @@ TEST_CASE("a file with right checksums over other tokens than the index's is ref
     }
     const std::vector<std::byte> other(header.record_bytes, std::byte{1});
     const std::vector<DiskRecord> records(header.records, DiskRecord{other, {}, {}});
-    REQUIRE(write_disk_file(dir, name + ".tmp", header, records));
+    REQUIRE(write_disk_file(dir, name + ".tmp", header, records, host));
     const DiskRename over{name + ".tmp", name};
     REQUIRE(rename_disk_files(dir, {&over, 1}));
     ::close(dir);

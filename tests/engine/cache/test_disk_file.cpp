@@ -105,8 +105,8 @@ TEST_CASE("records are read from anywhere, in pieces of any size, and only as ma
     const std::size_t b = a + random() % (101 - a);
     records.push_back({bytes.first(a), bytes.subspan(a, b - a), bytes.subspan(b)});
   }
-  REQUIRE(write_disk_file(dir.fd, "f", h, records));
-  CHECK_FALSE(write_disk_file(dir.fd, "f", h, records));  // never over another
+  REQUIRE(write_disk_file(dir.fd, "f", h, records, host));
+  CHECK_FALSE(write_disk_file(dir.fd, "f", h, records, host));  // never over another
   for (int i = 0; i < 40; ++i) {
     auto reader = DiskReader::open(dir.fd, "f", h.fingerprint);
     REQUIRE(reader);
@@ -120,7 +120,7 @@ TEST_CASE("records are read from anywhere, in pieces of any size, and only as ma
       sinks.push_back({bytes.first(a), {}, bytes.subspan(a)});
     }
     std::uint32_t good = 0;
-    REQUIRE(reader->read(first, sinks, &good));
+    REQUIRE(reader->read(first, sinks, host, &good));
     REQUIRE(good == n);
     REQUIRE(std::equal(got.begin(), got.end(), content.begin() + 100 * first));
   }
@@ -129,8 +129,8 @@ TEST_CASE("records are read from anywhere, in pieces of any size, and only as ma
   const DiskRecordSink two[] = {{std::span(got).first(100), {}, {}},
                                 {std::span(got).subspan(100), {}, {}}};
   std::uint32_t good = 0;
-  CHECK_FALSE(reader->read(699, two, &good));
-  CHECK(reader->read(698, two, &good));
+  CHECK_FALSE(reader->read(699, two, host, &good));
+  CHECK(reader->read(698, two, host, &good));
 }
 
 TEST_CASE("the number of right records before a wrong one is told") {
@@ -140,7 +140,7 @@ TEST_CASE("the number of right records before a wrong one is told") {
   h.records = 600;
   const std::vector<std::byte> bytes(50, std::byte{7});
   const std::vector<DiskRecord> records(600, DiskRecord{bytes, {}, {}});
-  REQUIRE(write_disk_file(dir.fd, "f", h, records));
+  REQUIRE(write_disk_file(dir.fd, "f", h, records, host));
   for (const std::uint32_t wrong : {0U, 1U, 255U, 256U, 599U}) {
     std::filesystem::copy_file(dir.temp.file("f"), dir.temp.file("g"),
                                std::filesystem::copy_options::overwrite_existing);
@@ -151,7 +151,7 @@ TEST_CASE("the number of right records before a wrong one is told") {
     std::vector<DiskRecordSink> sinks;
     for (auto& g : got) sinks.push_back({std::span(g), {}, {}});
     std::uint32_t good = 0;
-    REQUIRE_FALSE(reader->read(0, sinks, &good));
+    REQUIRE_FALSE(reader->read(0, sinks, host, &good));
     REQUIRE(good == wrong);
   }
 }
