@@ -2,6 +2,7 @@
 // kernels/cuda/device.hpp without a device.
 #include "kernels/cuda/device.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +23,7 @@ struct CUevent_st {
 };
 
 struct CUgraphExec_st {
-  std::shared_ptr<const cairn::simt::Recording> work;
+  std::shared_ptr<const cairn::simt::Recording> recording;
 };
 
 namespace cairn::simt {
@@ -38,6 +39,11 @@ struct Devices {
 Devices& devices() {
   static Devices all;
   return all;
+}
+
+std::uint64_t free_bytes(int device) {
+  const std::uint64_t used = devices().used[device];
+  return devices().setup.memory - std::min(used, devices().setup.memory);
 }
 
 thread_local Capture* capturing = nullptr;
@@ -80,6 +86,12 @@ void count_wait(const char* what) {
   ++devices().counts.host_waits;
 }
 
+kernels::cuda::DeviceDescription describe(int index) {
+  const DeviceSetup& setup = devices().setup;
+  return {index,        "harness",        setup.major, setup.minor, setup.multiprocessors,
+          setup.memory, free_bytes(index)};
+}
+
 /// A destructor can tell nobody that work failed, and a test may not miss it.
 template <class Work>
 void in_destructor(const Work& work) noexcept {
@@ -117,12 +129,11 @@ void queue_bytes(CUstream_st& stream, const char* what, End to, End from, std::s
     need(from.begin, bytes, from.place, what);
   };
   check_ends();
-  push(stream, {[=] {
-                  check_ends();
-                  work();
-                  check_guards(what);
-                },
-                nullptr, nullptr});
+  push(stream, {.work = [=] {
+         check_ends();
+         work();
+         check_guards(what);
+       }});
 }
 
 }  // namespace
@@ -161,7 +172,7 @@ void queue(CUstream_st* stream, const char* kernel, std::function<void()> work) 
   if (stream == nullptr) {
     work();
   } else {
-    push(*stream, {std::move(work), nullptr, nullptr});
+    push(*stream, {.work = std::move(work)});
   }
 }
 
@@ -175,7 +186,14 @@ std::vector<DeviceDescription> find_devices() {
   const Lock lock;
   require_device(0);
   std::vector<DeviceDescription> found;
-  for (int i = 0; i < devices().setup.devices; ++i) found.push_back(describe_device(i));
+  for (int i = 0; i < devices().setup.devices; ++i) {
+    found.push_back(describe(i));
+    found.back().memory_free = 0;
+  }
+  if (!found.back().supported()) {
+    throw DeviceError("no CUDA device: " +
+                      text_of_old_architecture(found.back().index, found.back().architecture()));
+  }
   return found;
 }
 
@@ -183,15 +201,7 @@ DeviceDescription describe_device(int index) {
   const Lock lock;
   require_device(index);
   operation("describing the device");
-  const DeviceSetup& setup = devices().setup;
-  DeviceDescription device;
-  device.index = index;
-  device.name = "harness";
-  device.major = setup.major;
-  device.minor = setup.minor;
-  device.multiprocessors = setup.multiprocessors;
-  device.memory_total = setup.memory;
-  device.memory_free = setup.memory - devices().used[index];
+  DeviceDescription device = describe(index);
   if (!device.supported()) {
     throw DeviceError(text_of_old_architecture(index, device.architecture()));
   }
@@ -202,7 +212,7 @@ DeviceBuffer::DeviceBuffer(int device, std::size_t bytes, const std::string& wha
     : device_(device) {
   const Lock lock;
   count_allocation(device, "allocating memory");
-  const std::uint64_t free = devices().setup.memory - devices().used[device];
+  const std::uint64_t free = free_bytes(device);
   if (bytes > free) throw DeviceError(text_of_full_device(device, what, bytes, free));
   if (bytes == 0) return;
   data_ = allocate(bytes, Place::device);
@@ -219,9 +229,11 @@ DeviceBuffer::~DeviceBuffer() {
   });
 }
 
-PinnedBuffer::PinnedBuffer(int device, std::size_t bytes, const std::string&) : device_(device) {
+PinnedBuffer::PinnedBuffer(int device, std::size_t bytes, const std::string& what)
+    : device_(device) {
   const Lock lock;
   count_allocation(device, "pinning memory");
+  if (bytes > devices().setup.pinnable) throw DeviceError(text_of_full_host(what, bytes));
   if (bytes == 0) return;
   data_ = allocate(bytes, Place::pinned);
   std::memset(data_, 0, bytes);
@@ -250,7 +262,11 @@ void Event::record(Stream stream) {
   operation("recording an event");
   event_->point = std::make_shared<Point>();
   event_->point->stream = stream;
-  if (stream != nullptr) push(*stream, {nullptr, nullptr, event_->point});
+  if (stream != nullptr) {
+    push(*stream, {.reached = event_->point});
+  } else {
+    reach(*event_->point);
+  }
 }
 
 void Event::wait() const {
@@ -262,9 +278,10 @@ void Event::wait() const {
 bool Event::done() const {
   const Lock lock;
   operation("asking for an event");
-  if (event_->point == nullptr || event_->point->stream == nullptr) return true;
-  run_until(*event_->point, devices().setup.order);  // so that who asks again and again gets on
-  return false;
+  const bool reached = event_->point == nullptr || event_->point->stream == nullptr;
+  // Who asks again and again gets on.
+  if (event_->point != nullptr) run_until(*event_->point, devices().setup.order);
+  return reached;
 }
 
 float Event::milliseconds_since(const Event& from) const {
@@ -300,7 +317,7 @@ void WorkStream::wait_for(const Event& event) {
   const Lock lock;
   refuse_in_capture("waiting for an event");
   operation("waiting for an event");
-  push(*stream_, {nullptr, event.event_->point, nullptr});
+  push(*stream_, {.after = event.event_->point});
 }
 
 void WorkStream::finish() const {
@@ -350,21 +367,25 @@ Graph::Graph(WorkStream& stream, const std::function<void()>& queue) {
   }
   const std::unique_ptr<Capture> capture = end();
   if (capture->broken) throw DeviceError("recording a graph: it holds what no graph can");
-  nodes_ = capture->work.size();
-  graph_ = new CUgraphExec_st{std::make_shared<const Recording>(std::move(capture->work))};
+  nodes_ = capture->recording.work.size();
+  graph_ = new CUgraphExec_st{std::make_shared<const Recording>(std::move(capture->recording))};
 }
 
-Graph::~Graph() { delete graph_; }
+Graph::~Graph() {
+  if (graph_ == nullptr) return;
+  order_acquire(&graph_->recording->token);  // a launch has read it
+  delete graph_;
+}
 
 void Graph::launch(WorkStream& stream) const {
   const Lock lock;
   refuse_in_capture("launching a graph");
   operation("launching a graph");
   ++devices().counts.graphs;
-  push(*stream.get(), {[work = graph_->work] {
-                         for (const auto& node : *work) node();
-                       },
-                       nullptr, nullptr});
+  push(*stream.get(), {.work = [recording = graph_->recording] {
+    for (const auto& node : recording->work) node();
+    order_release(&recording->token);
+  }});
 }
 
 }  // namespace cairn::kernels::cuda

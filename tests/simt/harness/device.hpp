@@ -25,11 +25,12 @@ struct DeviceSetup {
   int multiprocessors = 132;
   std::uint64_t memory = std::uint64_t{512}
                          << 20;  // bytes a device has; an allocation beyond throws
+  std::uint64_t pinnable = std::uint64_t{512} << 20;  // the largest PinnedBuffer
   Order order = Order::late;
 };
 
 /// The devices during its life; DeviceSetup{} before and after, also when one was lost. One at a
-/// time, outside the life of every buffer, stream, event and graph.
+/// time.
 class WithDevices {
  public:
   explicit WithDevices(const DeviceSetup& setup);

@@ -6,6 +6,7 @@
 
 #include <boost/context/detail/fcontext.hpp>
 #include <new>
+#include <utility>
 
 #if defined(CAIRN_SIMT_ASAN)
 #include <sanitizer/asan_interface.h>
@@ -108,6 +109,29 @@ void Fiber::arrive(void* from, void* context) {
     left->stack_bytes_ = bytes;
   }
 #endif
+}
+
+void Aside::run(const std::function<void()>& work) {
+  if (!fiber_.prepared()) {
+    fiber_.prepare([](void* self) { static_cast<Aside*>(self)->work_forever(); }, this, 0);
+  }
+  work_ = &work;
+  caller_.switch_to(fiber_);
+  if (error_ == nullptr) return;
+  order_acquire(&thrown_);
+  std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Aside::work_forever() {
+  for (;;) {
+    try {
+      (*work_)();
+    } catch (...) {
+      error_ = std::current_exception();
+      order_release(&thrown_);
+    }
+    fiber_.switch_to(caller_);
+  }
 }
 
 void order_release([[maybe_unused]] void* token) {

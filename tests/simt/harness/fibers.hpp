@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
+#include <functional>
 
 namespace cairn::simt {
 
@@ -37,6 +39,23 @@ class Fiber {
   void* shadow_ = nullptr;          // ThreadSanitizer's
   void (*entry_)(void*) = nullptr;  // null for a thread's own stack
   void* argument_ = nullptr;
+};
+
+/// Work on a stack of its own, which ThreadSanitizer takes for a thread's whose order with the
+/// caller's accesses the tokens below tell.
+class Aside {
+ public:
+  /// Returns when `work` has, and throws what it has thrown.
+  void run(const std::function<void()>& work);
+
+ private:
+  void work_forever();
+
+  Fiber fiber_;
+  Fiber caller_;
+  const std::function<void()>* work_ = nullptr;
+  std::exception_ptr error_;
+  char thrown_ = 0;
 };
 
 /// What a barrier tells ThreadSanitizer: everything before a release is seen after an acquire.

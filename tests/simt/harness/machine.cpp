@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "tests/simt/harness/harness.hpp"
 #include "tests/simt/harness/lock.hpp"
@@ -19,6 +20,10 @@ cairn::simt::Index gridDim;
 namespace cairn::simt {
 namespace {
 
+Machine own_machine;
+Machine* running = &own_machine;
+std::int64_t all_launches = 0;
+
 /// Any fixed pattern will do; this one starts blocks at different warps and lanes.
 unsigned first_thread(std::uint64_t block, unsigned threads) {
   return static_cast<unsigned>((block * 0x9e3779b97f4a7c15U >> 33) % threads);
@@ -26,10 +31,10 @@ unsigned first_thread(std::uint64_t block, unsigned threads) {
 
 }  // namespace
 
-Machine& machine() {
-  static Machine the_machine;
-  return the_machine;
-}
+Machine& machine() { return *running; }
+
+UseMachine::UseMachine(Machine& machine) : before_(std::exchange(running, &machine)) {}
+UseMachine::~UseMachine() { running = before_; }
 
 void Machine::run(const LaunchShape& shape, void (*thread)(void*), void* context) {
   if (shape.threads == 0 || shape.threads > kMaxThreads || shape.threads % 32 != 0) {
@@ -50,7 +55,7 @@ void Machine::run(const LaunchShape& shape, void (*thread)(void*), void* context
   gridDim = shape.grid;
   const std::uint64_t blocks = std::uint64_t{1} * shape.grid.x * shape.grid.y * shape.grid.z;
   for (std::uint64_t b = 0; b < blocks; ++b) run_block(b);
-  ++launches_;
+  ++all_launches;
   count_launch(shape_);
   check_guards((std::string("kernel ") + shape_.kernel).c_str());
   shared_.reset();
@@ -268,7 +273,10 @@ void fault(const char* format, ...) {
 }
 
 std::byte* shared_memory() { return machine().shared(); }
-std::int64_t launches() { return machine().launches(); }
+std::int64_t launches() {
+  const Lock lock;
+  return all_launches;
+}
 void barrier() { machine().barrier(false); }
 int barrier_count(bool predicate) { return machine().barrier(predicate); }
 unsigned lane() { return threadIdx.x % 32; }

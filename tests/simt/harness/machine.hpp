@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one machine of the process: threads of the running block and what they wait for.
+// What runs blocks: the threads of the running block and what they wait for. Each stream has a
+// machine of its own, so that ThreadSanitizer takes nothing for ordered that the streams do not
+// order; the null stream's is the calling thread's.
 #pragma once
 
 #include <array>
@@ -53,7 +55,6 @@ class Machine {
   std::byte* shared() { return shared_.get(); }
   std::size_t shared_bytes() const { return shape_.shared_bytes; }
   const LaunchShape& shape() const { return shape_; }
-  std::int64_t launches() const { return launches_; }
 
  private:
   struct Free {
@@ -92,10 +93,22 @@ class Machine {
   char start_token_ = 0;
   char end_token_ = 0;
   std::array<char, 384> fault_{};
-  std::int64_t launches_ = 0;
 };
 
+/// The machine that runs at present, under the Lock.
 Machine& machine();
+
+/// Makes `machine` the one that runs.
+class UseMachine {
+ public:
+  explicit UseMachine(Machine& machine);
+  ~UseMachine();
+  UseMachine(const UseMachine&) = delete;
+  UseMachine& operator=(const UseMachine&) = delete;
+
+ private:
+  Machine* before_;
+};
 
 /// Throws Fault when bytes beside an allocation have changed: "<what> wrote outside a buffer".
 void check_guards(const char* what);

@@ -14,18 +14,22 @@ std::vector<CUstream_st*>& streams() {
   return all;
 }
 
-void reach(Point& point) {
-  point.stream = nullptr;
-  point.when = std::chrono::steady_clock::now();
-}
-
 void step_until(const Point& point);
 
 void step(CUstream_st& stream) {
-  Item& item = stream.items.front();  // stays until it is done: discard_everything finds it
+  Item& item = *stream.items.front();  // stays until it is done: discard_everything finds it
   if (item.after != nullptr) step_until(*item.after);
-  if (item.work) item.work();
-  if (item.reached != nullptr) reach(*item.reached);
+  stream.aside.run([&] {
+    order_acquire(&item.token);
+    if (item.after != nullptr) order_acquire(&item.after->token);
+    if (item.work) {
+      const UseMachine use(stream.machine);
+      item.work();
+      item.work = nullptr;
+    }
+    if (item.reached != nullptr) reach(*item.reached);
+    order_release(&stream.done);
+  });
   stream.items.pop_front();
 }
 
@@ -36,7 +40,7 @@ void step_until(const Point& point) {
 
 bool can_step(const CUstream_st& stream) {
   if (stream.items.empty()) return false;
-  const auto& after = stream.items.front().after;
+  const auto& after = stream.items.front()->after;
   return after == nullptr || after->stream == nullptr;
 }
 
@@ -63,16 +67,23 @@ void guarded(const Work& work) {
 
 }  // namespace
 
+void reach(Point& point) {
+  point.stream = nullptr;
+  point.when = std::chrono::steady_clock::now();
+  order_release(&point.token);
+}
+
 void push(CUstream_st& stream, Item item) {
   if (stream.capture == nullptr) {
-    stream.items.push_back(std::move(item));
+    stream.items.push_back(std::make_unique<Item>(std::move(item)));
+    order_release(&stream.items.back()->token);
     return;
   }
   Capture& capture = *stream.capture;
   if (capture.thread != std::this_thread::get_id()) {
     throw Fault("a thread queues work on a stream that another captures");
   }
-  if (item.work) capture.work.push_back(std::move(item.work));
+  if (item.work) capture.recording.work.push_back(std::move(item.work));
 }
 
 void run_until(Point& point, Order order) {
@@ -80,6 +91,7 @@ void run_until(Point& point, Order order) {
     if (order == Order::others_first) step_others(point.stream);
     step_until(point);
   });
+  order_acquire(&point.token);
 }
 
 void run_all(CUstream_st& stream, Order order) {
@@ -87,20 +99,17 @@ void run_all(CUstream_st& stream, Order order) {
     if (order == Order::others_first) step_others(&stream);
     while (!stream.items.empty()) step(stream);
   });
+  order_acquire(&stream.done);
 }
 
 void run_everything() {
-  guarded([] {
-    for (CUstream_st* stream : streams()) {
-      while (!stream->items.empty()) step(*stream);
-    }
-  });
+  for (CUstream_st* stream : streams()) run_all(*stream, Order::late);
 }
 
 void discard_everything() {
   for (CUstream_st* stream : streams()) {
-    for (Item& item : stream->items) {
-      if (item.reached != nullptr) reach(*item.reached);
+    for (const auto& item : stream->items) {
+      if (item->reached != nullptr) reach(*item->reached);
     }
     stream->items.clear();
   }

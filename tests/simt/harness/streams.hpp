@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "tests/simt/harness/device.hpp"
+#include "tests/simt/harness/fibers.hpp"
+#include "tests/simt/harness/machine.hpp"
 
 struct CUstream_st;
 
@@ -20,20 +22,26 @@ namespace cairn::simt {
 struct Point {
   CUstream_st* stream = nullptr;  // null once reached
   std::chrono::steady_clock::time_point when;
+  char token = 0;  // for ThreadSanitizer, as the others here: released when reached
 };
+void reach(Point& point);
 
 struct Item {
-  std::function<void()> work;      // may be empty
-  std::shared_ptr<Point> after;    // not before this is reached
-  std::shared_ptr<Point> reached;  // with this item
+  std::function<void()> work = {};           // may be empty
+  std::shared_ptr<Point> after = nullptr;    // not before this is reached
+  std::shared_ptr<Point> reached = nullptr;  // with this item
+  char token = 0;                            // released when queued
 };
 
 /// What a graph holds.
-using Recording = std::vector<std::function<void()>>;
+struct Recording {
+  std::vector<std::function<void()>> work;
+  mutable char token = 0;  // released when launched
+};
 
 /// A stream's capture by the thread that began it.
 struct Capture {
-  Recording work;
+  Recording recording;
   std::thread::id thread;
   bool broken = false;  // by a call that no graph can hold
 };
@@ -41,9 +49,11 @@ struct Capture {
 }  // namespace cairn::simt
 
 struct CUstream_st {
-  int device = 0;
-  std::deque<cairn::simt::Item> items;
+  std::deque<std::unique_ptr<cairn::simt::Item>> items;
   std::unique_ptr<cairn::simt::Capture> capture;
+  cairn::simt::Aside aside;  // where its work runs
+  cairn::simt::Machine machine;
+  char done = 0;  // released with every item
 };
 
 namespace cairn::simt {
