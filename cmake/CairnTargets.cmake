@@ -23,12 +23,16 @@ if(CAIRN_FAILPOINTS)
   target_compile_definitions(cairn_options INTERFACE CAIRN_FAILPOINTS_ENABLED=1)
 endif()
 
-# cairn_library(NAME ROOM [LINK targets...]): a static library from all .cpp files of a folder.
+# cairn_library(NAME FOLDERS folders... [EXCLUDE regex] [LINK targets...]): a static library from all .cpp files of the
+# folders whose paths the regular expression does not match.
 function(cairn_library name)
-  cmake_parse_arguments(ARG "STRICT" "" "FOLDERS;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(ARG "STRICT" "EXCLUDE" "FOLDERS;LINK;PRIVATE_LINK" ${ARGN})
   set(sources "")
   foreach(folder ${ARG_FOLDERS})
     file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp ${CMAKE_SOURCE_DIR}/${folder}/*.S)
+    if(ARG_EXCLUDE)
+      list(FILTER found EXCLUDE REGEX "${ARG_EXCLUDE}")
+    endif()
     list(APPEND sources ${found})
   endforeach()
   if(NOT sources)

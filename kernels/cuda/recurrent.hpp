@@ -57,6 +57,7 @@ struct Pass {
   std::int32_t chunk_count = 0;
   std::int64_t rows = 0;     // of all slices, with gaps or without
   std::int32_t longest = 0;  // tokens of the longest slice
+  bool operator==(const Pass&) const = default;
 };
 
 inline void append_chunks(std::int32_t slice, std::int32_t tokens, std::vector<PassChunk>& chunks) {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory of blocks and states, and its copies to and from the host.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "model/net/backend.hpp"
+#include "model/net/cuda_staging.hpp"
+
+namespace cairn::model {
+
+/// Copies run on a stream of their own, through two pinned areas, behind the work that its backend
+/// had queued when they were asked for. May outlive the backend.
+class CudaArena final : public Arena {
+ public:
+  CudaArena(int device, std::size_t bytes, std::shared_ptr<LastWork> work);
+
+  std::byte* data() const override { return memory_.data(); }
+  std::size_t size() const override { return memory_.size(); }
+  void read(const std::byte* from, std::span<std::byte> to) override;
+  void write(std::span<const std::byte> from, std::byte* to) override;
+
+  int device() const { return device_; }
+  /// Copies wait for this work from now on.
+  void follow(std::shared_ptr<LastWork> work);
+
+ private:
+  void begin(const std::byte* at, std::size_t bytes);
+
+  int device_;
+  kernels::cuda::DeviceBuffer memory_;
+  std::mutex mutex_;  // of all below
+  std::shared_ptr<LastWork> work_;
+  StagingAreas areas_;
+  kernels::cuda::WorkStream stream_;
+};
+
+}  // namespace cairn::model
