@@ -111,10 +111,11 @@ void Fiber::arrive(void* from, void* context) {
 #endif
 }
 
+Aside::Aside() {
+  fiber_.prepare([](void* self) { static_cast<Aside*>(self)->work_forever(); }, this, 0);
+}
+
 void Aside::run(const std::function<void()>& work) {
-  if (!fiber_.prepared()) {
-    fiber_.prepare([](void* self) { static_cast<Aside*>(self)->work_forever(); }, this, 0);
-  }
   work_ = &work;
   caller_.switch_to(fiber_);
   if (error_ == nullptr) return;

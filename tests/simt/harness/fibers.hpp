@@ -45,6 +45,11 @@ class Fiber {
 /// caller's accesses the tokens below tell.
 class Aside {
  public:
+  /// What the caller has done so far is ordered before all work.
+  Aside();
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+
   /// Returns when `work` has, and throws what it has thrown.
   void run(const std::function<void()>& work);
 

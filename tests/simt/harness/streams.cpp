@@ -25,9 +25,9 @@ void step(CUstream_st& stream) {
     if (item.work) {
       const UseMachine use(stream.machine);
       item.work();
-      item.work = nullptr;
     }
     if (item.reached != nullptr) reach(*item.reached);
+    stream.items.front().reset();  // by the side that has read it
     order_release(&stream.done);
   });
   stream.items.pop_front();

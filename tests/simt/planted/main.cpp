@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with one bug each, for the sanitizers to find.  usage: simt_planted BUG
-// "nothing" runs all of them without their bugs, which must be silent.
+// Kernels, and uses of streams, with one bug each, for the sanitizers to find.  usage: simt_planted
+// BUG "nothing" runs all of them without their bugs, which must be silent.
 #include <cstdio>
 #include <map>
 #include <string>
 
+#include "kernels/cuda/device.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/memory.cuh"
 #include "tests/simt/harness/buffer.hpp"
@@ -123,12 +124,86 @@ struct CopyTooEarly : Base {
   }
 };
 
+struct Double : Base {
+  static void run(const Args& a, Shared&) { a.out[threadIdx.x] = 2 * a.in[threadIdx.x]; }
+};
+
+/// What the streams of one device share. The host waits for each, so that the values are right in
+/// any case.
+struct Streams {
+  DeviceBuffer in{0, 256, "numbers"};
+  DeviceBuffer out{0, 256, "numbers"};
+  PinnedBuffer host{0, 256, "staging"};
+  Event event{0};
+  WorkStream first{0};
+  WorkStream second{0};
+
+  Streams() {
+    first.zero(in.data(), 256);
+    first.finish();
+  }
+  void run(WorkStream& stream, const DeviceBuffer& from, const DeviceBuffer& to) {
+    launch<Double>({1}, stream.get(), {from.as<float>(), to.as<float>(), false});
+  }
+  void order(bool bug) {
+    event.record(first.get());
+    if (!bug) second.wait_for(event);
+  }
+  void finish() {
+    first.finish();
+    second.finish();
+  }
+};
+
+void streams_launch(bool bug) {
+  Streams s;
+  s.run(s.first, s.in, s.out);
+  s.order(bug);
+  s.run(s.second, s.out, s.in);
+  s.finish();
+}
+
+void streams_copy(bool bug) {
+  Streams s;
+  s.run(s.first, s.in, s.out);
+  s.order(bug);
+  s.second.copy_to_host(s.host.data(), s.out.data(), 256);
+  s.finish();
+}
+
+void streams_overwrite(bool bug) {
+  Streams s;
+  s.first.copy_to_host(s.host.data(), s.in.data(), 256);
+  s.order(bug);
+  s.run(s.second, s.out, s.in);
+  s.finish();
+}
+
+/// The host fills the staging buffer again while its copy is only known to have begun.
+void streams_staging(bool bug) {
+  Streams s;
+  s.first.copy_to_device(s.in.data(), s.host.data(), 256);
+  s.order(false);
+  s.run(s.second, s.in, s.out);
+  if (!bug) s.finish();
+  s.host.as<float>()[0] = 1.0F;
+  s.finish();
+}
+
 const std::map<std::string, void (*)(bool)> kBugs = {
-    {"global_read", run_with<GlobalRead>},          {"global_write", run_with<GlobalWrite>},
-    {"shared_write", run_with<SharedWrite>},        {"shared_row", run_with<SharedRow>},
-    {"read_after_write", run_with<ReadAfterWrite>}, {"write_after_read", run_with<WriteAfterRead>},
-    {"warp_lockstep", run_with<WarpLockstep>},      {"copy_barrier", run_with<CopyBarrier>},
+    {"global_read", run_with<GlobalRead>},
+    {"global_write", run_with<GlobalWrite>},
+    {"shared_write", run_with<SharedWrite>},
+    {"shared_row", run_with<SharedRow>},
+    {"read_after_write", run_with<ReadAfterWrite>},
+    {"write_after_read", run_with<WriteAfterRead>},
+    {"warp_lockstep", run_with<WarpLockstep>},
+    {"copy_barrier", run_with<CopyBarrier>},
     {"copy_too_early", run_with<CopyTooEarly>},
+    {"streams_launch", streams_launch},
+    {"streams_copy", streams_copy},
+    {"streams_overwrite", streams_overwrite},
+    {"streams_staging", streams_staging},
 };
 
 }  // namespace
