@@ -26,8 +26,9 @@ inline std::string text_of_lost_device(const std::string& during, const std::str
 }
 
 inline std::string text_of_no_driver(const std::string& needed) {
-  return "no CUDA device: there is no NVIDIA driver (one for CUDA " + needed +
-         " or later), or its libcuda.so.1 is not found";
+  return "no CUDA device: there is no NVIDIA driver (libcuda.so.1 is not found); this build needs "
+         "one for CUDA " +
+         needed + " or later";
 }
 
 inline std::string text_of_old_driver(const std::string& driver, const std::string& needed) {

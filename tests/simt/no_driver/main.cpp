@@ -1,26 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real launchers on a machine without a driver.  Exits with 77 where there is a GPU.
+// The real launchers and the real device layer on a machine without a driver: errors in one line.
+// Exits with 77 where there is a driver.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <functional>
 #include <string>
 
 #include "base/check.hpp"
+#include "kernels/cuda/device.hpp"
 #include "kernels/cuda/pointwise.hpp"
 
-int main() {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0) return 77;
-  cairn::kernels::cuda::SwigluArgs<float> args;
-  args.n = 1024;
-  cairn::kernels::cuda::swiglu(nullptr, args);  // no rows: nothing is launched
-  args.rows = 1;
+namespace {
+
+using namespace cairn::kernels::cuda;  // NOLINT: all of it is about them
+
+std::string error_of(const std::function<void()>& call) {
   try {
-    cairn::kernels::cuda::swiglu(nullptr, args);
+    call();
+  } catch (const cairn::DeviceLost&) {
+    return "lost";
   } catch (const cairn::DeviceError& error) {
-    std::printf("%s\n", error.what());
-    return std::string(error.what()).rfind("launch of swiglu: ", 0) == 0 ? 0 : 1;
+    return error.what();
   }
-  std::printf("the launch succeeded\n");
-  return 1;
+  return "none";
+}
+
+/// Whether the call fails with that text, or with one that begins with "<begin>: ".
+bool fails(const std::function<void()>& call, const std::string& text, bool begin = false) {
+  const std::string error = error_of(call);
+  std::printf("%s\n", error.c_str());
+  return error.find('\n') == std::string::npos &&
+         (begin ? error.rfind(text + ": ", 0) == 0 : error == text);
+}
+
+}  // namespace
+
+int main() {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver != 0) return 77;
+  SwigluArgs<float> args;
+  args.n = 1024;
+  swiglu(nullptr, args);  // no rows: nothing is launched
+  args.rows = 1;
+  const std::string no_driver =
+      "no CUDA device: there is no NVIDIA driver (libcuda.so.1 is not found); this build needs one "
+      "for CUDA " +
+      std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) +
+      " or later";
+  const bool as_documented =
+      fails([&] { swiglu(nullptr, args); }, "launch of swiglu", true) &&
+      fails([] { find_devices(); }, no_driver) && fails([] { describe_device(0); }, no_driver) &&
+      fails([] { DeviceBuffer(0, 1, "the weights"); }, "allocating memory", true) &&
+      fails([] { WorkStream stream(0); }, "making a stream", true);
+  return as_documented ? 0 : 1;
 }
