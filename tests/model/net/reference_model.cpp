@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/model/net/reference_model.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -11,6 +12,11 @@ namespace {
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double silu(double x) { return x * sigmoid(x); }
 double softplus(double x) { return x > 20 ? x : std::log1p(std::exp(x)); }
+
+std::vector<double> rounded(ReferenceModel::Round round, std::vector<double> x) {
+  if (round != nullptr) std::transform(x.begin(), x.end(), x.begin(), round);
+  return x;
+}
 
 std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
 
@@ -23,8 +29,9 @@ struct ReferenceModel::LayerMemory {
   std::vector<Vector> keys, values;        // full: of every token, [kv heads * head_dim]
 };
 
-ReferenceModel::ReferenceModel(const model::ModelConfig& config, const model::Checkpoint& files)
-    : config_(config) {
+ReferenceModel::ReferenceModel(const model::ModelConfig& config, const model::Checkpoint& files,
+                               const Rounding& rounding)
+    : config_(config), rounding_(rounding) {
   const std::string prefix = "model.language_model.";
   for (const std::string_view name : files.names()) {
     const model::TensorView& t = *files.find(name);
@@ -53,8 +60,10 @@ const ReferenceModel::Vector& ReferenceModel::tensor(const std::string& name) co
   return it->second;
 }
 
-ReferenceModel::Vector ReferenceModel::multiply(const std::string& name, const Vector& x) const {
+ReferenceModel::Vector ReferenceModel::multiply(const std::string& name,
+                                                const Vector& given) const {
   const Vector& w = tensor(name);
+  const Vector x = rounded(rounding_.inputs, given);
   Vector y(w.size() / x.size(), 0);
   for (std::size_t o = 0; o < y.size(); ++o) {
     for (std::size_t i = 0; i < x.size(); ++i) y[o] += w[o * x.size() + i] * x[i];
@@ -155,14 +164,14 @@ ReferenceModel::Vector ReferenceModel::attend(int layer, const Vector& u,
   const std::size_t now = memory.keys.size();
   const Vector qg = multiply(p + "q_proj.weight", u);
   const Vector k = multiply(p + "k_proj.weight", u);
-  memory.values.push_back(multiply(p + "v_proj.weight", u));
+  memory.values.push_back(rounded(rounding_.heads, multiply(p + "v_proj.weight", u)));
   Vector keys;
   const auto head_of = [&](const Vector& x, std::size_t at, const std::string& weight) {
     Vector head(x.begin() + static_cast<std::ptrdiff_t>(at),
                 x.begin() + static_cast<std::ptrdiff_t>(at + dim));
     head = norm(head, weight);
     rotate(head, now);
-    return head;
+    return rounded(rounding_.heads, head);
   };
   for (std::size_t h = 0; h < kv; ++h) {
     const Vector head = head_of(k, h * dim, p + "k_norm.weight");

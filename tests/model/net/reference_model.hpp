@@ -15,7 +15,15 @@ namespace cairn::testing {
 
 class ReferenceModel {
  public:
-  ReferenceModel(const model::ModelConfig& config, const model::Checkpoint& files);
+  using Round = double (*)(double);
+  struct Rounding {
+    Round inputs = nullptr;  // what a matrix multiplies
+    Round heads = nullptr;   // queries, keys and values
+  };
+  ReferenceModel(const model::ModelConfig& config, const model::Checkpoint& files,
+                 const Rounding& rounding);
+  ReferenceModel(const model::ModelConfig& config, const model::Checkpoint& files)
+      : ReferenceModel(config, files, Rounding{}) {}
 
   /// Logits of every position, [tokens][vocab].
   std::vector<std::vector<double>> forward(const std::vector<std::int32_t>& tokens) const;
@@ -33,6 +41,7 @@ class ReferenceModel {
   Vector feed_forward(int layer, const Vector& u) const;
 
   model::ModelConfig config_;
+  Rounding rounding_;
   std::map<std::string, Vector> tensors_;  // name after the text prefix
 };
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The smallest model that has every kernel of the CUDA backend: the harness takes a millisecond a
+// token and layer of anything.
+#pragma once
+
+#include "model/net/config.hpp"
+
+namespace cairn::testing {
+
+/// One recurrent layer, one with attention.
+inline model::ModelConfig small_shape() {
+  model::ModelConfig c = model::shape_by_name("tiny");
+  c.vocab_size = c.sampled_vocab = 64;
+  c.num_layers = 2;
+  c.layers = {model::LayerKind::linear_attention, model::LayerKind::full_attention};
+  c.linear_key_heads = 1;
+  c.linear_value_heads = 2;
+  c.num_heads = 2;
+  c.num_kv_heads = 1;
+  c.hidden_size = 32;
+  c.intermediate_size = 32;
+  c.max_position_embeddings = 1024;
+  return c;
+}
+
+}  // namespace cairn::testing
