@@ -88,9 +88,20 @@ CAIRN_HOST_DEVICE inline float weight_exponent(float x, float max, float inverse
   const float exponent = (x - max) * inverse_temperature;
   return exponent > -104.0F ? exponent : -104.0F;  // where exp is 0
 }
-/// exp(exponent) in units of 1 / kTopWeight, rounded to nearest, ties to even.
-CAIRN_HOST_DEVICE inline std::uint64_t weight_of(float exp_exponent) {
+/// Fine near the maximum and coarse below: ids of a higher rank are in no later bin.
+constexpr std::int32_t kRankBins = 2048;
+CAIRN_HOST_DEVICE inline std::int32_t rank_bin(float x, float max) {
+  const float below = max - x;
+  if (!(below < 0x1p+16F)) return kRankBins - 1;  // a NaN, too
+  if (below < 0x1p-16F) return 0;
+  return static_cast<std::int32_t>((float_bits(below) >> 17) - (float_bits(0x1p-16F) >> 17));
+}
+
+/// exp(exponent) in units of 1 / kTopWeight, rounded to nearest, ties to even; 0 when it is below
+/// min-p.
+CAIRN_HOST_DEVICE inline std::uint64_t weight_of(float exp_exponent, float min_p) {
   constexpr float kWhole = 0x1p+23F;  // from here on every float is whole
+  if (exp_exponent < (min_p > 1.0F ? 1.0F : min_p)) return 0;
   const float scaled = exp_exponent * static_cast<float>(kTopWeight);
   return static_cast<std::uint64_t>(scaled < kWhole ? (scaled + kWhole) - kWhole : scaled);
 }
@@ -105,14 +116,6 @@ CAIRN_HOST_DEVICE inline std::uint64_t nucleus_target(std::uint64_t total, std::
       multiply_high(total, fraction) + (total * fraction != 0 ? 1U : 0U);  // rounded up
   return target > 0 ? target : 1;
 }
-/// The least weight that min-p keeps.
-CAIRN_HOST_DEVICE inline std::uint64_t least_weight(float min_p) {
-  if (!(min_p > 0)) return 0;
-  const float scaled = (min_p < 1 ? min_p : 1.0F) * static_cast<float>(kTopWeight);
-  const auto whole = static_cast<std::uint64_t>(scaled);
-  return static_cast<float>(whole) < scaled ? whole + 1 : whole;
-}
-
 /// A logit after the penalties of an id that was seen, `generated` times of it in the answer.
 CAIRN_HOST_DEVICE inline float penalised(float x, float repetition, float frequency, float presence,
                                          std::int32_t generated) {

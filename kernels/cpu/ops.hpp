@@ -90,6 +90,14 @@ constexpr std::int64_t attention_partial_size(std::int64_t head_dim) {
   return (head_dim + 15) / 16 * 16 + 16;
 }
 
+/// Which of a row's logits have which weights; draws() of kernels/sampling.hpp holds.
+struct WeightArgs {
+  float max = 0.0F;  // the row's largest logit
+  float inverse_temperature = 1.0F;
+  float from = 0.0F;
+  float min_p = 0.0F;
+};
+
 struct Ops {
   Isa isa = Isa::portable;
 
@@ -211,6 +219,11 @@ struct Ops {
   std::int64_t (*argmax)(const float* x, std::int64_t n);
   /// sum of exp((x_i - shift) * scale) in the tree of sum_f32: the denominator of a softmax.
   float (*sum_exp)(const float* x, std::int64_t n, float shift, float scale);
+
+  /// weight_of(exp_f32(weight_exponent(...)), min_p) of kernels/sampling.hpp for logits of at least
+  /// `from`, 0 for others. Returns the sum, which is exact. `w` may be null.
+  std::uint64_t (*weigh)(const float* x, std::int64_t n, const WeightArgs& args,
+                         float* w);  // [n] whole numbers
 };
 
 /// The table of a level. The caller makes sure that the machine supports it (choose_isa).

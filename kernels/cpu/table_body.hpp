@@ -6,6 +6,7 @@
 #include "kernels/cpu/delta_body.hpp"
 #include "kernels/cpu/elementwise_body.hpp"
 #include "kernels/cpu/gemm_body.hpp"
+#include "kernels/cpu/sampling_body.hpp"
 #include "kernels/cpu/shared.hpp"
 
 namespace cairn::kernels {
@@ -39,6 +40,7 @@ constexpr Ops make_table(Isa isa) {
   t.sum = E::sum;
   t.argmax = E::argmax;
   t.sum_exp = E::sum_exp;
+  t.weigh = Weigh<V>::run;
   return t;
 }
 

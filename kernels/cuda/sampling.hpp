@@ -22,10 +22,10 @@ struct SampleParams {
   std::int32_t top_k = 0;         // 0: all
   std::uint64_t top_p = 0;        // share_fraction
   std::int32_t nucleus = 0;       // whether top_p counts
-  std::int32_t choice = 0;
-  std::uint64_t least_weight = 0;  // min-p
+  float min_p = 0;                // 0: all
   std::uint64_t seed = 0;
   std::uint64_t index = 0;
+  std::int32_t choice = 0;
   // Ranges of the entries: biases ascending by id (the same id again is added in turn), then ids
   // seen, each once, in any order. Ids outside the vocabulary change nothing.
   std::int32_t bias_begin = 0;

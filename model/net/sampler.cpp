@@ -3,60 +3,61 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <numeric>
 
 #include "base/check.hpp"
 #include "kernels/cpu/ops.hpp"
+#include "kernels/sampling.hpp"
 #include "model/net/host_limits.hpp"
 
 namespace cairn::model {
 namespace {
 
+using kernels::rank_id;
+using kernels::rank_logit;
+using kernels::rank_of;
+
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr std::int64_t kDrawBlock = 1024;   // weights summed together before the draw looks inside
-constexpr std::size_t kHeapMax = 256;       // up to here one pass with a small heap beats selection
-constexpr std::int32_t kBins = 4096;        // of the nucleus search, over the exponents exp() keeps
-constexpr float kLowestExponent = -104.0F;  // below it weights are 0
+constexpr std::int64_t kBlock =
+    512;  // ids whose maximum and sum are known: most are looked at once
+constexpr std::size_t kHeapMax = 256;     // up to here one pass with a small heap beats bins
+constexpr float kLikelyExponent = -8.0F;  // a nucleus seldom reaches below
 
-struct Candidate {
-  float value = 0;
-  std::int32_t id = 0;
-};
-
-// The order of everything that ranks: larger first, ties to the lower id.
-bool ranks_before(const Candidate& a, const Candidate& b) {
-  return a.value != b.value ? a.value > b.value : a.id < b.id;
+// The part of x that block b is.
+std::span<const float> block_of(std::span<const float> x, std::size_t b) {
+  const std::size_t begin = b * kBlock;
+  return x.subspan(begin, std::min<std::size_t>(kBlock, x.size() - begin));
 }
 
-float ordered(float x) { return std::isnan(x) ? -kInfinity : x; }
-
-// The `k` first of x by ranks_before, in that order.
-void select_top(std::span<const float> x, std::size_t k, std::vector<Candidate>& out) {
-  k = std::min(k, x.size());
+// The `k` highest ranks of x, falling. `block_max` may be empty: nothing is known of the blocks.
+void select_top(std::span<const float> x, std::span<const float> block_max, std::size_t k,
+                std::vector<std::uint64_t>& out) {
   out.clear();
   if (k == 0) return;
-  if (k > kHeapMax) {
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      out.push_back({ordered(x[i]), static_cast<std::int32_t>(i)});
-    }
-    const auto end = out.begin() + static_cast<std::ptrdiff_t>(k);
-    std::nth_element(out.begin(), end - 1, out.end(), ranks_before);
-    out.resize(k);
-  } else {
-    // A heap with the worst of the best on top. Ids ascend, so an equal value never displaces.
-    for (std::size_t i = 0; i < k; ++i) {
-      out.push_back({ordered(x[i]), static_cast<std::int32_t>(i)});
-    }
-    std::make_heap(out.begin(), out.end(), ranks_before);
-    for (std::size_t i = k; i < x.size(); ++i) {
-      if (!(x[i] > out.front().value)) continue;
-      std::pop_heap(out.begin(), out.end(), ranks_before);
-      out.back() = {x[i], static_cast<std::int32_t>(i)};
-      std::push_heap(out.begin(), out.end(), ranks_before);
+  // A heap with the worst of the best on top. Most logits are below it, which is quickly seen.
+  float worst = -kInfinity;
+  const std::size_t blocks = (x.size() + kBlock - 1) / kBlock;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const bool full = out.size() == k;
+    if (full && b < block_max.size() && block_max[b] <= worst) continue;
+    auto id = static_cast<std::int32_t>(b * kBlock);
+    for (const float value : block_of(x, b)) {
+      const std::int32_t at = id++;
+      if (out.size() == k) {
+        if (value <= worst) continue;  // ids ascend, so an equal value never displaces
+        const std::uint64_t rank = rank_of(value, at);
+        if (rank < out.front()) continue;
+        std::pop_heap(out.begin(), out.end(), std::greater<>());
+        out.back() = rank;
+      } else {
+        out.push_back(rank_of(value, at));
+      }
+      std::push_heap(out.begin(), out.end(), std::greater<>());
+      worst = rank_logit(out.front());
     }
   }
-  std::sort(out.begin(), out.end(), ranks_before);
+  std::sort(out.begin(), out.end(), std::greater<>());
 }
 
 }  // namespace
@@ -65,33 +66,33 @@ bool has_penalty(const SamplingParams& p) {
   return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
 }
 
+TokenHistory::Seen& TokenHistory::entry(std::int32_t token) {
+  const auto [it, added] = places_.try_emplace(token, seen_.size());
+  if (added) seen_.push_back({token, 0});
+  return seen_[it->second];
+}
+
 void TokenHistory::add_prompt(std::span<const std::int32_t> tokens) {
-  for (const std::int32_t t : tokens) seen_[t].in_prompt = true;
+  for (const std::int32_t t : tokens) entry(t);
 }
 
-void TokenHistory::add_generated(std::int32_t token) { ++seen_[token].generated; }
+void TokenHistory::add_generated(std::int32_t token) { ++entry(token).generated; }
 
-std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c,
-                                        std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53U} * c[0];
-    const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * c[2];
-    c = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ key[0], static_cast<std::uint32_t>(b),
-         static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ key[1], static_cast<std::uint32_t>(a)};
-    key[0] += 0x9E3779B9U;
-    key[1] += 0xBB67AE85U;
+// What is left to draw from: logits of at least `from` with weights (WeightArgs) and a rank of at
+// least `cut`, whose logit is `from`.
+struct Kept {
+  kernels::WeightArgs weights;
+  std::uint64_t cut = 0;
+
+  void cut_at(std::uint64_t rank) {
+    cut = rank;
+    weights.from = rank_logit(rank);
   }
-  return c;
-}
-
-double sampling_uniform(std::uint64_t seed, std::int32_t choice, std::uint64_t index) {
-  const auto words =
-      philox4x32({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-                  static_cast<std::uint32_t>(choice), 0},
-                 {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
-  const std::uint64_t bits = static_cast<std::uint64_t>(words[1]) << 32 | words[0];
-  return static_cast<double>(bits >> 11) * 0x1p-53;
-}
+  std::uint64_t weight(float x) const {
+    const float e = kernels::weight_exponent(x, weights.max, weights.inverse_temperature);
+    return kernels::weight_of(kernels::exp_f32(e), weights.min_p);
+  }
+};
 
 struct Sampler::Impl {
   Impl(std::int32_t vocab, const std::string& isa)
@@ -99,19 +100,24 @@ struct Sampler::Impl {
 
   std::span<const float> adjusted_logits(std::span<const float> logits,
                                          const SamplingParams& params, const TokenHistory* history);
-  std::int32_t sample_top_k(std::span<const float> x, const SamplingParams& params, float max,
-                            double uniform);
-  std::int32_t sample_all(std::span<const float> x, const SamplingParams& params, float max,
-                          double uniform);
-  void keep_nucleus(float top_p);
-  std::int32_t draw(double uniform) const;
+  std::int32_t find_best(std::span<const float> x, bool by_blocks);
+  std::int32_t sample_list(Kept kept, const SamplingParams& params, std::uint64_t random);
+  Kept cut(std::span<const float> x, Kept kept, const SamplingParams& params, bool top_k);
+  void cut_nucleus(std::span<const float> x, Kept& kept, float likely, std::uint64_t fraction);
+  template <class Value>
+  std::uint64_t run_end(std::span<const float> x, const Kept& kept, float from,
+                        std::uint64_t target, const Value& value);
+  void weigh(std::span<const float> x, const Kept& kept, bool store);
+  std::uint64_t total() const;
+  std::int32_t draw(std::span<const float> x, const Kept& kept, std::uint64_t random);
 
   const kernels::Ops& ops;
-  std::vector<float> adjusted;   // [sampled_vocab]
-  std::vector<float> weights;    // [sampled_vocab], exp((x - max) / temperature)
-  std::vector<float> exponents;  // [sampled_vocab], of the weights
-  std::vector<double> bins;      // [kBins] sums of weights
-  std::vector<Candidate> candidates;
+  std::vector<float> adjusted;            // [sampled_vocab]
+  std::vector<float> weights;             // [sampled_vocab] whole numbers
+  std::vector<float> block_max;           // of each block of x; empty: not known
+  std::vector<std::uint64_t> block_sums;  // of each block's weights
+  std::vector<std::uint64_t> ranks;       // candidates; after a cut by bins those of its bin
+  std::vector<std::uint64_t> bins;        // [kRankBins] sums over candidates
 };
 
 std::span<const float> Sampler::Impl::adjusted_logits(std::span<const float> logits,
@@ -127,124 +133,178 @@ std::span<const float> Sampler::Impl::adjusted_logits(std::span<const float> log
     if (inside(id)) adjusted[static_cast<std::size_t>(id)] += bias;
   }
   if (!penalise) return adjusted;
-  for (const auto& [id, seen] : history->seen()) {
+  for (const auto& [id, generated] : history->seen()) {
     if (!inside(id)) continue;
     float& x = adjusted[static_cast<std::size_t>(id)];
-    x = x > 0 ? x / params.repetition_penalty : x * params.repetition_penalty;
-    x -= params.frequency_penalty * static_cast<float>(seen.generated);
-    if (seen.generated > 0) x -= params.presence_penalty;
+    x = kernels::penalised(x, params.repetition_penalty, params.frequency_penalty,
+                           params.presence_penalty, generated);
   }
   return adjusted;
 }
 
-std::int32_t Sampler::Impl::sample_top_k(std::span<const float> x, const SamplingParams& params,
-                                         float max, double uniform) {
-  select_top(x, static_cast<std::size_t>(params.top_k), candidates);
-  const float inverse = 1.0F / params.temperature;
-  double total = 0;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    weights[i] = kernels::exp_f32((candidates[i].value - max) * inverse);
-    total += weights[i];
+std::int32_t Sampler::Impl::find_best(std::span<const float> x, bool by_blocks) {
+  block_max.clear();
+  if (!by_blocks) return static_cast<std::int32_t>(ops.argmax(x.data(), std::ssize(x)));
+  std::uint64_t best = 0;
+  for (std::size_t b = 0; b * kBlock < x.size(); ++b) {
+    const std::span<const float> block = block_of(x, b);
+    const auto at = static_cast<std::size_t>(ops.argmax(block.data(), std::ssize(block)));
+    block_max.push_back(block[at]);
+    best = std::max(best, rank_of(block[at], static_cast<std::int32_t>(b * kBlock + at)));
   }
-  std::size_t kept = candidates.size();
-  if (params.top_p < 1) {
-    double sum = 0;
-    for (kept = 0; kept < candidates.size() && (kept == 0 || sum < params.top_p * total); ++kept) {
-      sum += weights[kept];
-    }
-    total = sum;
-  }
-  // Weights descend and the first is 1, so min-p cuts the tail.
-  while (kept > 1 && weights[kept - 1] < params.min_p) total -= weights[--kept];
-  double sum = 0;
-  for (std::size_t i = 0; i < kept; ++i) {
-    sum += weights[i];
-    if (sum > uniform * total) return candidates[i].id;
-  }
-  return candidates.front().id;
+  return rank_id(best);
 }
 
-// Zeroes the weights outside the shortest run of most probable ids whose sum reaches top_p. The
-// run's end is found by summing weights in bins of their exponent and ranking only the bin where
-// the sum crosses.
-void Sampler::Impl::keep_nucleus(float top_p) {
-  constexpr float kBinsPerUnit = static_cast<float>(kBins) / kLowestExponent;
-  const auto bin_of = [](float exponent) {  // 0: the maximum's
-    return std::min(static_cast<std::int32_t>(exponent * kBinsPerUnit), kBins - 1);
-  };
-  bins.assign(static_cast<std::size_t>(kBins), 0);
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i] > 0) bins[static_cast<std::size_t>(bin_of(exponents[i]))] += weights[i];
+// Draws from the candidates, whose ranks fall.
+std::int32_t Sampler::Impl::sample_list(Kept kept, const SamplingParams& params,
+                                        std::uint64_t random) {
+  if (params.top_p < 1) {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t rank : ranks) sum += kept.weight(rank_logit(rank));
+    const std::uint64_t target =
+        kernels::nucleus_target(sum, kernels::share_fraction(params.top_p));
+    std::size_t count = 0;
+    for (sum = 0; sum < target; ++count) sum += kept.weight(rank_logit(ranks[count]));
+    ranks.resize(count);
   }
-  const double target = top_p * std::accumulate(bins.begin(), bins.end(), 0.0);
-  double sum = 0;
+  kept.weights.min_p = params.min_p;
+  std::sort(ranks.begin(), ranks.end(),
+            [](std::uint64_t a, std::uint64_t b) { return rank_id(a) < rank_id(b); });
+  std::uint64_t sum = 0;
+  for (const std::uint64_t rank : ranks) sum += kept.weight(rank_logit(rank));
+  std::uint64_t left = kernels::multiply_high(sum, random);
+  std::size_t i = 0;
+  for (std::uint64_t w = 0; left >= (w = kept.weight(rank_logit(ranks[i]))); ++i) left -= w;
+  return rank_id(ranks[i]);
+}
+
+// The last rank of the shortest run of highest ranks whose values sum to `target`, seen from logits
+// of at least `from`; 0 when all of them do not. Sums of bins tell the bin where the run ends; only
+// its ranks, which are left in `ranks`, are put in order.
+template <class Value>
+std::uint64_t Sampler::Impl::run_end(std::span<const float> x, const Kept& kept, float from,
+                                     std::uint64_t target, const Value& value) {
+  const float max = kept.weights.max;
+  const auto each = [&](const auto& body) {
+    for (std::size_t b = 0; b < block_max.size(); ++b) {
+      if (!(block_max[b] >= from)) continue;
+      std::size_t id = b * kBlock;
+      for (const float v : block_of(x, b)) {
+        if (v >= from) body(v, id);
+        ++id;
+      }
+    }
+  };
+  bins.assign(kernels::kRankBins, 0);
+  each([&](float v, std::size_t id) {
+    bins[static_cast<std::size_t>(kernels::rank_bin(v, max))] += value(id);
+  });
+  std::uint64_t sum = 0;
   std::int32_t crossing = 0;
-  while (crossing + 1 < kBins && sum + bins[static_cast<std::size_t>(crossing)] < target) {
+  while (crossing < kernels::kRankBins && sum + bins[static_cast<std::size_t>(crossing)] < target) {
     sum += bins[static_cast<std::size_t>(crossing++)];
   }
-  candidates.clear();
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (!(weights[i] > 0)) continue;
-    const std::int32_t bin = bin_of(exponents[i]);
-    if (bin < crossing) continue;
-    if (bin == crossing) candidates.push_back({exponents[i], static_cast<std::int32_t>(i)});
-    weights[i] = bin == crossing ? weights[i] : 0;
-  }
-  std::sort(candidates.begin(), candidates.end(), ranks_before);
-  bool any = sum > 0;
-  for (const Candidate& c : candidates) {
-    float& w = weights[static_cast<std::size_t>(c.id)];
-    const bool keep = !any || sum < target;
-    any = true;
-    sum += w;
-    if (!keep) w = 0;
-  }
-}
-
-std::int32_t Sampler::Impl::draw(double uniform) const {
-  const auto n = static_cast<std::int64_t>(weights.size());
-  const auto block_sum = [&](std::int64_t begin) {
-    return ops.sum(weights.data() + begin, std::min(kDrawBlock, n - begin));
-  };
-  double total = 0;
-  for (std::int64_t begin = 0; begin < n; begin += kDrawBlock) total += block_sum(begin);
-  const double target = uniform * total;
-  double before = 0;
-  std::int64_t last = 0;  // an id with weight, should rounding carry the sum past the end
-  for (std::int64_t begin = 0; begin < n; begin += kDrawBlock) {
-    const double after = before + block_sum(begin);
-    if (after > target) {
-      const std::int64_t end = std::min(n, begin + kDrawBlock);
-      double sum = before;
-      for (std::int64_t i = begin; i < end; ++i) {
-        const float w = weights[static_cast<std::size_t>(i)];
-        sum += w;
-        if (w > 0) last = i;
-        if (w > 0 && sum > target) break;
-      }
-      break;
+  if (crossing == kernels::kRankBins) return 0;
+  ranks.clear();
+  each([&](float v, std::size_t id) {
+    if (kernels::rank_bin(v, max) != crossing) return;
+    ranks.push_back(rank_of(v, static_cast<std::int32_t>(id)));
+  });
+  auto first = ranks.begin();
+  auto last = ranks.end();
+  while (last - first > 1) {
+    const auto middle = first + (last - first) / 2;
+    std::nth_element(first, middle, last, std::greater<>());
+    std::uint64_t half = sum;
+    for (auto r = first; r < middle; ++r) half += value(static_cast<std::size_t>(rank_id(*r)));
+    if (half >= target) {
+      last = middle;
+    } else {
+      sum = half;
+      first = middle;
     }
-    before = after;
   }
-  return static_cast<std::int32_t>(last);
+  return *first;
 }
 
-std::int32_t Sampler::Impl::sample_all(std::span<const float> x, const SamplingParams& params,
-                                       float max, double uniform) {
-  const float inverse = 1.0F / params.temperature;
-  const auto n = static_cast<std::int64_t>(x.size());
-  exponents.resize(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) exponents[i] = (ordered(x[i]) - max) * inverse;
-  ops.exp(exponents.data(), n, weights.data());
-  if (params.top_p < 1) keep_nucleus(params.top_p);
-  if (params.min_p > 0) {
-    for (float& w : weights) w = w < std::min(params.min_p, 1.0F) ? 0 : w;
+// The sums of blocks, and the weights themselves when they are to be looked at.
+void Sampler::Impl::weigh(std::span<const float> x, const Kept& kept, bool store) {
+  block_sums.clear();
+  for (std::size_t b = 0; b * kBlock < x.size(); ++b) {
+    const std::span<const float> block = block_of(x, b);
+    const bool below = !block_max.empty() && !(block_max[b] >= kept.weights.from);
+    block_sums.push_back(below ? 0
+                               : ops.weigh(block.data(), std::ssize(block), kept.weights,
+                                           store ? weights.data() + b * kBlock : nullptr));
   }
-  return draw(uniform);
+  if (kept.cut == 0) return;
+  for (const std::uint64_t rank : ranks) {  // equals of the last id kept that come after it
+    if (rank >= kept.cut || rank_logit(rank) != kept.weights.from) continue;
+    const auto id = static_cast<std::size_t>(rank_id(rank));
+    block_sums[id / kBlock] -= kept.weight(kept.weights.from);
+    weights[id] = 0;
+  }
+}
+
+std::uint64_t Sampler::Impl::total() const {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t s : block_sums) sum += s;
+  return sum;
+}
+
+void Sampler::Impl::cut_nucleus(std::span<const float> x, Kept& kept, float likely,
+                                std::uint64_t fraction) {
+  weigh(x, kept, true);
+  const std::uint64_t target = kernels::nucleus_target(total(), fraction);
+  const auto value = [this](std::size_t id) {  // by way of a signed number: one instruction
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(weights[id]));
+  };
+  // Where few blocks reach `likely`, the rest need not be looked at.
+  const auto blocks =
+      std::count_if(block_max.begin(), block_max.end(), [likely](float m) { return m >= likely; });
+  std::uint64_t rank = 0;
+  if (blocks < std::ssize(block_max) / 4) {
+    rank = run_end(x, kept, std::max(kept.weights.from, likely), target, value);
+  }
+  if (rank == 0) rank = run_end(x, kept, kept.weights.from, target, value);
+  kept.cut_at(rank);
+}
+
+// Top-k beyond a list, and top-p. Block maxima are known.
+Kept Sampler::Impl::cut(std::span<const float> x, Kept kept, const SamplingParams& params,
+                        bool top_k) {
+  if (top_k) {
+    const auto k = static_cast<std::uint64_t>(params.top_k);
+    const auto one = [](std::size_t) { return std::uint64_t{1}; };
+    const std::uint64_t rank = run_end(x, kept, -kInfinity, k, one);
+    if (rank != 0) kept.cut_at(rank);  // fewer than k are numbers otherwise
+  }
+  if (params.top_p < 1) {
+    const float likely = kept.weights.max + kLikelyExponent * params.temperature;
+    cut_nucleus(x, kept, likely, kernels::share_fraction(params.top_p));
+  }
+  return kept;
+}
+
+std::int32_t Sampler::Impl::draw(std::span<const float> x, const Kept& kept, std::uint64_t random) {
+  weigh(x, kept, false);
+  std::uint64_t left = kernels::multiply_high(total(), random);
+  std::size_t b = 0;
+  while (left >= block_sums[b]) left -= block_sums[b++];
+  const std::span<const float> block = block_of(x, b);
+  ops.weigh(block.data(), std::ssize(block), kept.weights, weights.data());
+  auto id = static_cast<std::int32_t>(b * kBlock);
+  for (std::size_t i = 0;; ++i, ++id) {
+    if (rank_of(block[i], id) < kept.cut) continue;
+    const auto w = static_cast<std::uint64_t>(weights[i]);
+    if (left < w) return id;
+    left -= w;
+  }
 }
 
 Sampler::Sampler(std::int32_t sampled_vocab, const std::string& isa) {
   check(sampled_vocab > 0, "Sampler: no ids to sample from");
+  check(sampled_vocab <= kernels::kMaxSampledVocab, "Sampler: weights of so many ids overflow");
   impl_ = std::make_unique<Impl>(sampled_vocab, isa);
 }
 Sampler::~Sampler() = default;
@@ -257,17 +317,23 @@ std::int32_t Sampler::sample(std::span<const float> logits, const SamplingParams
   const std::size_t vocab = impl_->weights.size();
   check(logits.size() >= vocab, "Sampler: a row is shorter than the vocabulary");
   const std::span<const float> x = impl_->adjusted_logits(logits.first(vocab), params, history);
-  const auto best =
-      static_cast<std::int32_t>(impl_->ops.argmax(x.data(), static_cast<std::int64_t>(vocab)));
+  const bool top_k = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < vocab;
+  const bool cuts = top_k || params.top_p < 1;
+  const float inverse = params.temperature > 0 ? 1.0F / params.temperature : 0.0F;
+  const std::int32_t best = impl_->find_best(x, inverse > 0 && cuts);
   const float max = x[static_cast<std::size_t>(best)];
-  // Without a finite maximum or a finite 1 / temperature there is no distribution to draw from.
-  if (!(params.temperature > 0) || !std::isfinite(max) || !std::isfinite(1 / params.temperature)) {
-    return best;
+  if (!kernels::draws(inverse, max)) return best;
+
+  const std::uint64_t random = kernels::sampling_random(params.seed, choice, index);
+  Kept kept;
+  kept.weights = {max, inverse, -kInfinity, 0.0F};
+  if (top_k && static_cast<std::size_t>(params.top_k) <= kHeapMax) {
+    select_top(x, impl_->block_max, static_cast<std::size_t>(params.top_k), impl_->ranks);
+    return impl_->sample_list(kept, params, random);
   }
-  const double uniform = sampling_uniform(params.seed, choice, index);
-  const bool filtered = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < vocab;
-  return filtered ? impl_->sample_top_k(x, params, max, uniform)
-                  : impl_->sample_all(x, params, max, uniform);
+  if (cuts) kept = impl_->cut(x, kept, params, top_k);
+  kept.weights.min_p = params.min_p;
+  return impl_->draw(x, kept, random);
 }
 
 TokenLogprobs Sampler::logprobs(std::span<const float> logits, std::int32_t token,
@@ -281,9 +347,10 @@ TokenLogprobs Sampler::logprobs(std::span<const float> logits, std::int32_t toke
   const bool inside = token >= 0 && static_cast<std::size_t>(token) < vocab;
   TokenLogprobs out;
   out.chosen = {token, inside ? x[static_cast<std::size_t>(token)] - max - log_sum : -kInfinity};
-  select_top(x, static_cast<std::size_t>(std::max(0, top)), impl_->candidates);
-  for (const Candidate& c : impl_->candidates) {
-    out.top.push_back({c.id, c.value - max - log_sum});
+  const std::size_t count = std::min(vocab, static_cast<std::size_t>(std::max(0, top)));
+  select_top(x, {}, count, impl_->ranks);
+  for (const std::uint64_t rank : impl_->ranks) {
+    out.top.push_back({rank_id(rank), x[static_cast<std::size_t>(rank_id(rank))] - max - log_sum});
   }
   return out;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a row of logits to a token. The answer depends on the row, the parameters, the history, the
-// choice and the token's index only: not on the batch, the threads or what else is running.
+// choice and the token's index only: not on the batch, the threads, the device or what else is
+// running. docs/order.md defines it to the bit.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -53,22 +54,18 @@ class TokenHistory {
   void add_generated(std::int32_t token);
 
   struct Seen {
-    std::int32_t generated = 0;  // times
-    bool in_prompt = false;
+    std::int32_t id = 0;
+    std::int32_t generated = 0;  // times; 0: in the prompt only
   };
-  const std::unordered_map<std::int32_t, Seen>& seen() const { return seen_; }
+  /// Each id once, as they came.
+  std::span<const Seen> seen() const { return seen_; }
 
  private:
-  std::unordered_map<std::int32_t, Seen> seen_;
+  Seen& entry(std::int32_t token);
+
+  std::vector<Seen> seen_;
+  std::unordered_map<std::int32_t, std::size_t> places_;
 };
-
-/// Philox4x32-10 (Salmon et al. 2011): four random words from a counter and a key.
-std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
-                                        std::array<std::uint32_t, 2> key);
-
-/// The uniform number in [0, 1) that decides a token: key = seed, counter = (token's index,
-/// choice).
-double sampling_uniform(std::uint64_t seed, std::int32_t choice, std::uint64_t index);
 
 /// Samples rows of one model. Holds scratch of one vocabulary: one per thread, not thread-safe.
 class Sampler {

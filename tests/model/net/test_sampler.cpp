@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -7,6 +8,8 @@
 
 #include "base/check.hpp"
 #include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/ops.hpp"
+#include "kernels/sampling.hpp"
 #include "model/net/sampler.hpp"
 #include "tests/support/catch.hpp"
 
@@ -67,6 +70,65 @@ std::vector<double> reference(std::vector<float> logits, const SamplingParams& p
   return w;
 }
 
+// docs/order.md once more, in the plainest way: sort everything, add up 128-bit integers.
+std::int32_t defined_token(std::vector<float> x, const SamplingParams& p,
+                           const std::vector<std::int32_t>& prompt,
+                           const std::vector<std::int32_t>& generated, std::int32_t choice,
+                           std::uint64_t index) {
+  __extension__ using Wide = unsigned __int128;
+  const auto n = static_cast<std::int32_t>(x.size());
+  const auto at = [](std::int32_t id) { return static_cast<std::size_t>(id); };
+  for (const auto& [id, bias] : p.logit_bias) {
+    if (id >= 0 && id < n) x[at(id)] += bias;
+  }
+  for (std::int32_t id = 0; id < n; ++id) {
+    const auto times = std::count(generated.begin(), generated.end(), id);
+    if (times == 0 && std::count(prompt.begin(), prompt.end(), id) == 0) continue;
+    float& v = x[at(id)];
+    v = v > 0 ? v / p.repetition_penalty : v * p.repetition_penalty;
+    v -= p.frequency_penalty * static_cast<float>(times);
+    if (times > 0) v -= p.presence_penalty;
+  }
+  std::vector<std::int32_t> order(x.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return std::isnan(x[at(b)]) ? !std::isnan(x[at(a)]) : x[at(a)] > x[at(b)];
+  });
+  const float max = x[at(order[0])];
+  const float inverse = 1 / p.temperature;
+  if (!(p.temperature > 0) || !std::isfinite(inverse) || !std::isfinite(max)) return order[0];
+  std::vector<Wide> w;
+  std::vector<float> share;
+  for (const float v : x) {
+    const float exponent = (v - max) * inverse;
+    share.push_back(std::isnan(exponent) ? 0 : kernels::exp_f32(exponent));
+    w.push_back(static_cast<Wide>(std::nearbyint(static_cast<double>(share.back()) * 0x1p40)));
+  }
+  std::size_t kept = p.top_k > 0 ? std::min(order.size(), at(p.top_k)) : order.size();
+  if (p.top_p < 1) {
+    Wide total = 0;
+    for (std::size_t i = 0; i < kept; ++i) total += w[at(order[i])];
+    const auto fraction = static_cast<Wide>(std::max(p.top_p, 0.0F) * 0x1p64);
+    Wide sum = 0;
+    std::size_t run = 0;
+    while (run == 0 || (run < kept && sum << 64 < fraction * total)) sum += w[at(order[run++])];
+    kept = run;
+  }
+  order.resize(kept);
+  std::erase_if(order, [&](std::int32_t id) { return share[at(id)] < std::min(p.min_p, 1.0F); });
+  std::sort(order.begin(), order.end());
+  Wide total = 0;
+  for (const std::int32_t id : order) total += w[at(id)];
+  const Wide target = (total * kernels::sampling_random(p.seed, choice, index)) >> 64;
+  Wide sum = 0;
+  for (const std::int32_t id : order) {
+    sum += w[at(id)];
+    if (sum > target) return id;
+  }
+  FAIL("nothing was drawn");
+  return -1;
+}
+
 struct Case {
   const char* name;
   SamplingParams params;
@@ -125,29 +187,83 @@ void check_distribution(const std::vector<float>& logits, SamplingParams params,
 }  // namespace
 
 TEST_CASE("philox gives the published known answers") {
-  using Words = std::array<std::uint32_t, 4>;
-  CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
-  CHECK(philox4x32({~0U, ~0U, ~0U, ~0U}, {~0U, ~0U}) ==
+  using kernels::RandomWords;
+  const auto philox = [](RandomWords counter, std::uint32_t low, std::uint32_t high) {
+    const RandomWords out = kernels::philox4x32(counter, low, high);
+    return std::vector<std::uint32_t>(out.word, out.word + 4);
+  };
+  using Words = std::vector<std::uint32_t>;
+  CHECK(philox({{0, 0, 0, 0}}, 0, 0) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(philox({{~0U, ~0U, ~0U, ~0U}}, ~0U, ~0U) ==
         Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-  CHECK(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
+  CHECK(philox({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0) ==
         Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
 TEST_CASE("the random number depends on seed, choice and index and is uniform") {
-  CHECK(sampling_uniform(1, 0, 5) == sampling_uniform(1, 0, 5));
-  CHECK(sampling_uniform(1, 0, 5) != sampling_uniform(2, 0, 5));
-  CHECK(sampling_uniform(1, 0, 5) != sampling_uniform(1, 1, 5));
-  CHECK(sampling_uniform(1, 0, 5) != sampling_uniform(1, 0, 6));
-  CHECK(sampling_uniform(std::uint64_t{1} << 40, 0, 5) != sampling_uniform(0, 0, 5));
+  using kernels::sampling_random;
+  CHECK(sampling_random(1, 0, 5) == sampling_random(1, 0, 5));
+  CHECK(sampling_random(1, 0, 5) != sampling_random(2, 0, 5));
+  CHECK(sampling_random(1, 0, 5) != sampling_random(1, 1, 5));
+  CHECK(sampling_random(1, 0, 5) != sampling_random(1, 0, 6));
+  CHECK(sampling_random(std::uint64_t{1} << 40, 0, 5) != sampling_random(0, 0, 5));
+  CHECK(sampling_random(0, 0, std::uint64_t{1} << 40) != sampling_random(0, 0, 0));
   std::array<int, 64> bins{};
-  for (std::uint64_t i = 0; i < 64000; ++i) {
-    const double u = sampling_uniform(99, 3, i);
-    REQUIRE((u >= 0 && u < 1));
-    ++bins[static_cast<std::size_t>(u * 64)];
-  }
+  for (std::uint64_t i = 0; i < 64000; ++i) ++bins[sampling_random(99, 3, i) >> 58];
   double chi = 0;
   for (const int b : bins) chi += (b - 1000.0) * (b - 1000.0) / 1000.0;
   CHECK(chi < 63 + 5 * std::sqrt(126.0));
+}
+
+TEST_CASE("ranks order logits as numbers, equal ones by id, and NaN below all") {
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> rising{
+      std::numeric_limits<float>::quiet_NaN(), -inf, -1e38F, -1, -1e-45F, 0, 1e-45F, 1, 1e38F, inf};
+  for (std::size_t i = 0; i < rising.size(); ++i) {
+    const std::uint64_t rank = kernels::rank_of(rising[i], 7);
+    CHECK(kernels::rank_id(rank) == 7);
+    if (i > 0) {
+      CHECK(kernels::rank_logit(rank) == rising[i]);
+      CHECK(rank > kernels::rank_of(rising[i - 1], 0));
+    }
+    CHECK(rank > kernels::rank_of(rising[i], 8));
+  }
+  CHECK(kernels::rank_of(-0.0F, 3) == kernels::rank_of(0.0F, 3));
+}
+
+TEST_CASE("a weight is the exponential in units of 2^-40, rounded to even") {
+  CHECK(kernels::weight_of(1, 0) == std::uint64_t{1} << 40);
+  CHECK(kernels::weight_of(0x1.5p-40F, 0) == 1);
+  CHECK(kernels::weight_of(0x1p-41F, 0) == 0);
+  CHECK(kernels::weight_of(0x1.8p-40F, 0) == 2);
+  CHECK(kernels::weight_of(0x1.4p-39F, 0) == 2);
+  CHECK(kernels::weight_of(0.25F, 0.25F) == std::uint64_t{1} << 38);
+  CHECK(kernels::weight_of(0.2499F, 0.25F) == 0);
+  CHECK(kernels::weight_of(1, 5) == std::uint64_t{1} << 40);
+  CHECK(kernels::weight_exponent(std::numeric_limits<float>::quiet_NaN(), 1, 1) == -104);
+  auto logits = normal_logits(70000, 3, 6.0F);  // longer than lanes add up without a pause
+  logits[5] = std::numeric_limits<float>::quiet_NaN();
+  const float max = *std::max_element(logits.begin() + 6, logits.end());
+  for (const kernels::WeightArgs& args :
+       {kernels::WeightArgs{max, 0.5F, -std::numeric_limits<float>::infinity(), 0},
+        kernels::WeightArgs{max, 1e-3F, -3.0F, 0}, kernels::WeightArgs{max, 1.5F, -3.0F, 1e-4F}}) {
+    std::vector<float> want;
+    std::uint64_t sum = 0;
+    for (const float x : logits) {
+      const float e = kernels::exp_f32(kernels::weight_exponent(x, max, args.inverse_temperature));
+      const std::uint64_t w = x < args.from ? 0 : kernels::weight_of(e, args.min_p);
+      want.push_back(static_cast<float>(w));
+      sum += w;
+    }
+    std::vector<float> got(want.size());
+    for (const kernels::Isa isa : kernels::supported_isas()) {
+      INFO(kernels::to_string(isa));
+      const auto n = static_cast<std::int64_t>(want.size());
+      CHECK(kernels::ops(isa).weigh(logits.data(), n, args, got.data()) == sum);
+      CHECK(got == want);
+      CHECK(kernels::ops(isa).weigh(logits.data(), n, args, nullptr) == sum);
+    }
+  }
 }
 
 TEST_CASE("tokens are drawn with the documented probabilities") {
@@ -326,31 +442,83 @@ TEST_CASE("log-probs are the log-softmax of the raw logits") {
   CHECK(sampler.logprobs(logits, 17, 0).top.empty());
 }
 
-TEST_CASE("a large vocabulary is filtered as a full sort would") {
-  constexpr std::int32_t kVocab = 248320;
-  auto logits = normal_logits(kVocab, 21, 3.0F);
-  for (std::size_t i = 0; i < logits.size(); i += 3) logits[i] = std::round(logits[i]);  // ties
-  std::vector<SamplingParams> all(5);
-  all[0].top_p = 0.5F;
-  all[1].top_k = 40;
-  all[1].top_p = 0.9F;
-  all[2].top_k = 5000;
-  all[3].temperature = 0.6F;
-  all[3].top_p = 0.95F;
-  all[3].min_p = 0.01F;
-  all[4].top_p = 0.02F;
-  for (SamplingParams& params : all) {
-    const std::vector<double> wanted = reference(logits, params, {}, {});
-    std::vector<std::int32_t> first;
-    for (const kernels::Isa isa : kernels::supported_isas()) {
-      Sampler sampler(kVocab, kernels::to_string(isa));
-      std::vector<std::int32_t> drawn;
-      for (std::uint64_t i = 0; i < 60; ++i) {
-        drawn.push_back(sampler.sample(logits, params, nullptr, 2, i));
-        CHECK(wanted[static_cast<std::size_t>(drawn.back())] > 0);
+// Parameters in every combination, the extremes among them.
+SamplingParams any_params(std::mt19937_64& random, std::int32_t vocab) {
+  const auto pick = [&](std::initializer_list<float> values) {
+    return values.begin()[random() % values.size()];
+  };
+  SamplingParams p;
+  p.seed = random();
+  p.temperature = pick({0.0F, 0.01F, 0.7F, 1.0F, 1.0F, 3.0F, 100.0F, 1e-45F, 1e30F});
+  p.top_k = static_cast<std::int32_t>(pick(
+      {0, 0, 1, 2, 40, 256, 257, static_cast<float>(vocab - 1), static_cast<float>(2 * vocab)}));
+  p.top_p = pick({0.0F, 1e-30F, 0.3F, 0.9F, 0.95F, 0.9999999F, 1.0F, 1.0F, 2.0F});
+  p.min_p = pick({0.0F, 0.0F, 1e-12F, 0.02F, 0.5F, 1.0F, 3.0F});
+  if (random() % 3 == 0) {
+    p.repetition_penalty = pick({0.5F, 1.0F, 1.3F});
+    p.frequency_penalty = pick({-2.0F, 0.0F, 0.7F});
+    p.presence_penalty = pick({0.0F, 1.5F});
+  }
+  if (random() % 3 == 0) {
+    for (int i = 0; i < 9; ++i) {
+      const auto id = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocab + 2));
+      p.logit_bias.emplace_back(id - 1, pick({-100.0F, -1.0F, 0.3F, 5.0F}));
+    }
+  }
+  return p;
+}
+
+TEST_CASE("the sampler gives the token of the definition") {
+  std::mt19937_64 random(11);
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const std::int32_t vocab : {1, 2, 17, 511, 513, 3000}) {
+    Sampler sampler(vocab);
+    for (int round = 0; round < 120; ++round) {
+      auto logits =
+          normal_logits(static_cast<std::size_t>(vocab), random(), round % 2 == 0 ? 3 : 0.3F);
+      if (round % 3 == 0) {
+        for (float& x : logits) x = std::round(x);  // ties
       }
-      if (first.empty()) first = drawn;
-      CHECK(drawn == first);
+      if (round % 7 == 0) logits[random() % logits.size()] += 20;
+      if (round % 10 == 0) std::fill(logits.begin() + 1, logits.end(), -inf);
+      if (round % 11 == 0) logits[random() % logits.size()] = std::nanf("");
+      if (round % 12 == 0) std::fill(logits.begin(), logits.end(), -2.5F);
+      const SamplingParams p = any_params(random, vocab);
+      const std::vector<std::int32_t> prompt{0, vocab / 2, vocab};
+      const std::vector<std::int32_t> generated{vocab - 1, vocab / 3, vocab / 3};
+      const TokenHistory history = history_of(prompt, generated);
+      INFO("vocab " << vocab << ", round " << round << ", temperature " << p.temperature
+                    << ", top_k " << p.top_k << ", top_p " << p.top_p << ", min_p " << p.min_p);
+      for (std::uint64_t i = 0; i < 3; ++i) {
+        REQUIRE(sampler.sample(logits, p, &history, round, i) ==
+                defined_token(logits, p, prompt, generated, round, i));
+      }
+    }
+  }
+}
+
+TEST_CASE("a large vocabulary gives the token of the definition on every instruction set") {
+  constexpr std::int32_t kVocab = 100000;
+  for (const bool flat : {false, true}) {
+    auto logits = normal_logits(kVocab, 21, flat ? 2.0F : 3.0F);
+    for (std::size_t i = 0; i < logits.size(); i += 3) logits[i] = std::round(logits[i]);  // ties
+    if (!flat) logits[777] += 12;
+    std::vector<SamplingParams> all(6);
+    all[0].top_p = 0.5F;
+    all[1].top_k = 40;
+    all[1].top_p = 0.9F;
+    all[2].top_k = 5000;
+    all[3].temperature = 0.6F;
+    all[3].top_p = 0.95F;
+    all[3].min_p = 0.01F;
+    all[4].top_k = 30000;
+    all[4].top_p = 0.99F;
+    for (const SamplingParams& params : all) {
+      const std::int32_t wanted = defined_token(logits, params, {}, {}, 2, 5);
+      for (const kernels::Isa isa : kernels::supported_isas()) {
+        Sampler sampler(kVocab, kernels::to_string(isa));
+        CHECK(sampler.sample(logits, params, nullptr, 2, 5) == wanted);
+      }
     }
   }
 }
