@@ -54,7 +54,8 @@ def main():
     print("| Kernel | " + " | ".join(f"sm_{a}" for a in ARCHITECTURES) + " |")
     print("| --- |" + " --- |" * len(ARCHITECTURES))
     for source in args.files or sorted((root / "kernels/cuda").glob("*.cu")):
-        rows = {readable(name): used for name, used in kernels(report(args.nvcc, root, source)).items()}
+        found = kernels(report(args.nvcc, root, source))
+        rows = {readable(name): used for name, used in found.items() if "run_kernel" in name}
         for name, used in sorted(rows.items()):
             print(f"| `{name}` | " + " | ".join(str(used.get(a, "-")) for a in ARCHITECTURES) + " |")
 

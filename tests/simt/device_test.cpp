@@ -40,7 +40,7 @@ struct Add {
 };
 
 /// A look at memory whose work may not be done: no access that ThreadSanitizer knows of.
-[[gnu::no_sanitize("thread")]] int peek(const std::byte* memory) {
+__attribute__((no_sanitize("thread"))) int peek(const std::byte* memory) {
   return *reinterpret_cast<const volatile int*>(memory);
 }
 
