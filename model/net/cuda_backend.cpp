@@ -16,10 +16,6 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// What attention_decode may work on at once: max_slices contexts of that many ranges (32,768
-// tokens), or one that is as long as can be.
-constexpr std::int64_t kUsualRanges = 64;
-
 // Left to graphs, the library and logits of long prompts when the arena takes the rest.
 constexpr std::uint64_t kReserveBytes = std::uint64_t{512} << 20;
 constexpr std::uint64_t kReserveShare = 16;  // at most this part of the device's memory
@@ -37,14 +33,16 @@ std::int64_t padding_rows(const BatchLimits& limits, const CudaOptions& options)
   return options.gemm == CudaGemm::cublaslt ? cuda::gemm_bucket(limits.slices) : 0;
 }
 
-WorkSizes sizes_of(const Weights& weights, const BatchLimits& limits, const CudaOptions& options) {
+WorkSizes sizes_of(const Weights& weights, const BatchLimits& limits, const CudaOptions& options,
+                   std::int32_t usual_ranges) {
   const bool library = options.gemm == CudaGemm::cublaslt;
-  const std::int64_t ranges = ranges_of(limits.context);
+  const std::int32_t ranges = ranges_of(limits.context);
   WorkSizes sizes;
   sizes.batch = limits;
   sizes.rows = library ? cuda::gemm_bucket(limits.rows) + padding_rows(limits, options)
                        : std::int64_t{limits.rows};
-  sizes.decode_parts = std::max(ranges, limits.slices * std::min(ranges, kUsualRanges));
+  sizes.decode_parts =
+      std::max<std::int64_t>(ranges, std::int64_t{limits.slices} * std::min(ranges, usual_ranges));
   for (const LayerWeights& layer : weights.layers) {
     sizes.wide = std::max({sizes.wide, layer.in.n(), library ? layer.gate_up.n() : 0});
   }
@@ -98,12 +96,13 @@ std::unique_ptr<Upload> begin_upload(const Weights& weights, const WorkSizes& si
 
 }  // namespace
 
-CudaBackend::CudaBackend(const Weights& weights, const CudaOptions& options)
+CudaBackend::CudaBackend(const Weights& weights, const CudaOptions& options,
+                         std::int32_t usual_ranges)
     : config_(weights.config),
       options_(options),
       device_(cuda::describe_device(options.device)),
       limits_(limits_of(config_, options)),
-      sizes_(sizes_of(weights, limits_, options)),
+      sizes_(sizes_of(weights, limits_, options, usual_ranges)),
       upload_(begin_upload(weights, sizes_, options, device_)),
       weights_(weights, options.weights, options.device, *upload_),
       work_(weights, sizes_, options.device, *upload_),

@@ -27,8 +27,13 @@ namespace cairn::model {
 /// is two steps ahead.
 class CudaBackend final : public Backend {
  public:
+  /// Ranges of 512 tokens that attention of a full batch works on at once, for each sequence.
+  /// Longer contexts take their turns.
+  static constexpr std::int32_t kUsualRanges = 64;
+
   /// The weights may go once it returns.
-  CudaBackend(const Weights& weights, const CudaOptions& options);
+  CudaBackend(const Weights& weights, const CudaOptions& options,
+              std::int32_t usual_ranges = kUsualRanges);
 
   const ModelConfig& config() const override { return config_; }
   MemoryLayout layout() const override;

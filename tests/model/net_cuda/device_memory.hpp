@@ -43,6 +43,7 @@ class ArenaMemory : public std::enable_shared_from_this<ArenaMemory> {
   }
 
   model::Arena& arena() { return *arena_; }
+  std::shared_ptr<model::Arena> shared_arena() const { return arena_; }
 
  private:
   std::shared_ptr<std::byte> allocate(std::size_t bytes) {
