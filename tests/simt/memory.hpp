@@ -13,6 +13,11 @@
 namespace cairn::simt {
 #if defined(CAIRN_DEVICE_TESTS)
 inline constexpr bool kOnDevice = true;
+using testing::device::Blocks;
+using testing::device::Buffer;
+using testing::device::Counters;
+using testing::device::Counting;
+using testing::device::launches;
 #else
 inline constexpr bool kOnDevice = false;
 #endif
