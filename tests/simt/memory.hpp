@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the kernel tests run: in the harness, or on a device that bench/gpu_check has found.
+// Where the kernel tests run: in the harness, or on a device that tests/gpu_check has found.
 #pragma once
 
 #if defined(CAIRN_DEVICE_TESTS)
-#include "tests/device/buffer.hpp"
+#include "tests/gpu_check/device/buffer.hpp"
 #else
 #include "tests/simt/harness/buffer.hpp"
 #include "tests/simt/harness/counters.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/gpu_check/parts.hpp"
+#include "tests/gpu_check/parts.hpp"
 
 #include <set>
 
-#include "tests/device/runner.hpp"
+#include "tests/gpu_check/device/runner.hpp"
 
 namespace cairn::gpu_check {
 

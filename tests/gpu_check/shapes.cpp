@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/gpu_check/shapes.hpp"
+#include "tests/gpu_check/shapes.hpp"
 
-#include "bench/gpu_check/parts.hpp"
+#include "tests/gpu_check/parts.hpp"
 
 namespace cairn::gpu_check {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/device/runner.hpp"
+#include "tests/gpu_check/device/runner.hpp"
 
 #include <algorithm>
 #include <string_view>

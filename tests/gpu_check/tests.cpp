@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel tests of tests/simt, on the device.
-#include "bench/gpu_check/parts.hpp"
-#include "tests/device/runner.hpp"
+#include "tests/gpu_check/device/runner.hpp"
+#include "tests/gpu_check/parts.hpp"
 
 namespace cairn::gpu_check {
 

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "bench/gpu_check/parts.hpp"
+#include "tests/gpu_check/parts.hpp"
 
 namespace cairn::gpu_check {
 namespace {

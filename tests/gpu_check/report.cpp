@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/gpu_check/report.hpp"
+#include "tests/gpu_check/report.hpp"
 
 #include <cstdio>
 #include <fstream>

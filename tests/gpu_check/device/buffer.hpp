@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/device.hpp"
-#include "tests/device/runner.hpp"
+#include "tests/gpu_check/device/runner.hpp"
 
 namespace cairn::testing::device {
 

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/bytes.hpp"
-#include "bench/gpu_check/parts.hpp"
-#include "bench/gpu_check/probes.hpp"
-#include "bench/gpu_check/timing.hpp"
+#include "tests/gpu_check/parts.hpp"
+#include "tests/gpu_check/probes.hpp"
+#include "tests/gpu_check/timing.hpp"
 
 namespace cairn::gpu_check {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/gpu_check/probes.hpp"
+#include "tests/gpu_check/probes.hpp"
 
 #include "base/check.hpp"
 #include "kernels/cpu/codegen.hpp"

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "bench/gpu_check/parts.hpp"
+#include "tests/gpu_check/parts.hpp"
 
 namespace cairn::gpu_check {
 namespace {

@@ -4,11 +4,11 @@
 #include <cstring>
 
 #include "base/check.hpp"
-#include "bench/gpu_check/parts.hpp"
-#include "bench/gpu_check/probes.hpp"
-#include "bench/gpu_check/shapes.hpp"
-#include "bench/gpu_check/timing.hpp"
 #include "kernels/cuda/cublaslt.hpp"
+#include "tests/gpu_check/parts.hpp"
+#include "tests/gpu_check/probes.hpp"
+#include "tests/gpu_check/shapes.hpp"
+#include "tests/gpu_check/timing.hpp"
 
 namespace cairn::gpu_check {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/device/buffer.hpp"
+#include "tests/gpu_check/device/buffer.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/gpu_check/report.hpp"
+#include "tests/gpu_check/report.hpp"
 
 namespace cairn::gpu_check {
 
