@@ -141,11 +141,16 @@ class RealLtGemm final : public LtGemm {
   bool prepare(Bf16Weight w, std::int64_t n, std::int64_t k, bool bf16_out,
                std::int64_t max_rows) override {
     const LtShape shape{n, k, bf16_out};
-    Trials trials(*this, w.w, gemm_bucket(max_rows), shape);
+    const std::int64_t rows = gemm_bucket(max_rows);
+    Prepared& prepared = prepared_[shape];
+    if (prepared.rows >= rows) return true;
+    Trials trials(*this, w.w, rows);
     const auto algorithm = choices_.prepare(shape, max_rows, trials);
-    if (!algorithm) return false;
-    const std::int64_t tested = std::max(prepared_[shape].rows, gemm_bucket(max_rows));
-    prepared_[shape] = {*algorithm, tested};
+    if (!algorithm) {
+      prepared_.erase(shape);
+      return false;
+    }
+    prepared = {*algorithm, rows};
     return true;
   }
 
@@ -172,13 +177,8 @@ class RealLtGemm final : public LtGemm {
   /// The device side of the tests: x goes up, the library multiplies, the wanted rows come back.
   class Trials final : public LtTrials {
    public:
-    Trials(RealLtGemm& gemm, const Bf16* w, std::int64_t rows, const LtShape& shape)
-        : gemm_(gemm),
-          w_(w),
-          x_(gemm.device_, static_cast<std::size_t>(rows * shape.k) * 2, "tests of cuBLASLt"),
-          y_(gemm.device_, static_cast<std::size_t>(rows) * shape.row_bytes(), "tests of cuBLASLt"),
-          pinned_(gemm.device_, std::max(x_.size(), kRows * shape.row_bytes()),
-                  "tests of cuBLASLt") {}
+    Trials(RealLtGemm& gemm, const Bf16* w, std::int64_t most_rows)
+        : gemm_(gemm), w_(w), most_rows_(most_rows) {}
 
     std::optional<LtAlgorithm> choose(const LtShape& shape) override { return gemm_.advice(shape); }
 
@@ -188,6 +188,7 @@ class RealLtGemm final : public LtGemm {
                                                    std::span<const std::int64_t> places) override {
       const std::int64_t rows = static_cast<std::int64_t>(x.size()) / shape.k;
       if (!gemm_.takes(shape, algorithm, rows)) return std::nullopt;
+      reserve(shape);
       WorkStream& stream = gemm_.stream_;
       std::memcpy(pinned_.data(), x.data(), x.size_bytes());
       stream.copy_to_device(x_.data(), pinned_.data(), x.size_bytes());
@@ -207,8 +208,20 @@ class RealLtGemm final : public LtGemm {
 
    private:
     static constexpr std::size_t kRows = 16;
+
+    void reserve(const LtShape& shape) {
+      if (x_.size() > 0) return;
+      const auto rows = static_cast<std::size_t>(most_rows_);
+      const std::string what = "the tests of cuBLASLt";
+      x_ = DeviceBuffer(gemm_.device_, rows * static_cast<std::size_t>(shape.k) * 2, what);
+      y_ = DeviceBuffer(gemm_.device_, rows * shape.row_bytes(), what);
+      const std::size_t bytes = std::max(x_.size(), kRows * shape.row_bytes());
+      pinned_ = PinnedBuffer(gemm_.device_, bytes, what);
+    }
+
     RealLtGemm& gemm_;
     const Bf16* w_;
+    std::int64_t most_rows_;
     DeviceBuffer x_, y_;
     PinnedBuffer pinned_;
   };
