@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/check.hpp"
 #include "base/failpoints.hpp"
 #include "base/log.hpp"
 #include "metrics/metrics.hpp"
@@ -55,9 +56,7 @@ void DiskDesk::store(const engine::SavedState& saved, double rate) {
   for (const engine::KvBlockRef& block : saved.blocks) blocks.push_back(block.data());
   const std::int32_t tail = saved.position % model::kBlockTokens;
   if (tail > 0) {
-    // A running sequence may be writing the slots behind the state; they are none of its own.
-    tail_.assign(layout.kv_block_bytes, std::byte{0});
-    shared_->copy_kv_slots(blocks.back(), tail_.data(), tail);
+    if (!copy_tail(blocks.back(), tail)) return;
     blocks.back() = tail_.data();
   }
   const std::span<const std::int32_t> tokens(*saved.tokens);
@@ -70,6 +69,23 @@ void DiskDesk::store(const engine::SavedState& saved, double rate) {
                                        rate});
   if (put && !put->existed)
     shared_->metrics->disk_store_seconds().observe(seconds_between(begin, Clock::now()));
+}
+
+// A running sequence may be writing the slots behind the state; they are none of its own.
+bool DiskDesk::copy_tail(const std::byte* block, std::int32_t tokens) {
+  tail_.assign(shared_->pools->layout().kv_block_bytes, std::byte{0});
+  if (shared_->arena) {
+    tail_block_.resize(tail_.size());
+    try {
+      shared_->arena->read(block, tail_block_);
+    } catch (const DeviceError& e) {
+      log(LogLevel::warning, std::string("a state is not written to disk: ") + e.what());
+      return false;
+    }
+    block = tail_block_.data();
+  }
+  shared_->copy_kv_slots(block, tail_.data(), tokens);
+  return true;
 }
 
 void DiskDesk::on(const FetchState& m) {

@@ -30,13 +30,15 @@ class DiskDesk {
   void on(const DiskTick& m);
 
   void store(const engine::SavedState& saved, double rate);
+  bool copy_tail(const std::byte* block, std::int32_t tokens);
   bool fetch(DiskFetch& fetch);
   void publish_gauges();
 
   std::shared_ptr<Shared> shared_;
   Mail& mail_;
-  std::vector<std::byte> tail_;  // a partial block, without the slots behind the state
-  engine::DiskStat counted_;     // what the counters have been told so far
+  std::vector<std::byte> tail_;        // a partial block, without the slots behind the state
+  std::vector<std::byte> tail_block_;  // of a device's memory
+  engine::DiskStat counted_;           // what the counters have been told so far
 };
 
 }  // namespace cairn::actors

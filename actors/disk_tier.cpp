@@ -37,6 +37,13 @@ std::uint64_t vocabulary_hash(const text::Tokenizer& tokenizer) {
   return engine::hash_bytes(all);
 }
 
+// "cuda:1 NVIDIA H200 (sm_90)": the bits are the kind's, whichever of the machine's it is.
+std::string device_kind(const std::string& device) {
+  const auto space = device.find(' ');
+  return device.rfind("cuda:", 0) == 0 && space != std::string::npos ? device.substr(space + 1)
+                                                                     : device;
+}
+
 }  // namespace
 
 engine::Fingerprint fingerprint_of(const engine::ModelBundle& bundle,
@@ -48,15 +55,16 @@ engine::Fingerprint fingerprint_of(const engine::ModelBundle& bundle,
   f.weight_format = backend.weights;
   f.kv = backend.kv;
   f.isa = backend.isa;
-  f.device = backend.device;
-  f.gemm = "exact";  // one accumulator per output, k ascending: the only choice so far
+  f.device = device_kind(backend.device);
+  f.gemm = backend.gemm;
   return f;
 }
 
 std::unique_ptr<engine::DiskStore> open_disk_tier(EngineOptions& options,
                                                   const engine::ModelBundle& bundle,
                                                   const model::BackendInfo& backend,
-                                                  const model::MemoryLayout& layout) {
+                                                  const model::MemoryLayout& layout,
+                                                  std::shared_ptr<model::Arena> arena) {
   if (options.disk_dir.empty()) return nullptr;
   // A state without a whole block of KV is the least that is of use.
   const std::uint64_t least =
@@ -72,6 +80,7 @@ std::unique_ptr<engine::DiskStore> open_disk_tier(EngineOptions& options,
   disk.max_age = options.disk_max_age;
   disk.fingerprint = fingerprint_of(bundle, backend);
   disk.layout = layout;
+  disk.arena = std::move(arena);
   auto opened = engine::DiskStore::open(std::move(disk));
   if (opened) return opened.take();
   if (opened.error().code == ErrorCode::bad_request) throw LoadError(opened.error().message);

@@ -14,13 +14,15 @@ namespace cairn::actors {
 engine::Fingerprint fingerprint_of(const engine::ModelBundle& bundle,
                                    const model::BackendInfo& backend);
 
-/// Opens options.disk_dir and sets options.disk_bytes where it is 0. Null where no directory is
-/// named, and, with a warning in the log, where it is there and cannot be written now (full,
-/// read-only). Throws LoadError where it cannot be used at all: no directory, not to be made,
-/// somebody else's, another process's, no cache; or where it is to hold less than a state.
+/// Opens options.disk_dir, for states that lie in `arena` where there is one, and sets
+/// options.disk_bytes where it is 0. Null where no directory is named, and, with a warning in the
+/// log, where it is there and cannot be written now (full, read-only). Throws LoadError where it
+/// cannot be used at all: no directory, not to be made, somebody else's, another process's, no
+/// cache; or where it is to hold less than a state.
 std::unique_ptr<engine::DiskStore> open_disk_tier(EngineOptions& options,
                                                   const engine::ModelBundle& bundle,
                                                   const model::BackendInfo& backend,
-                                                  const model::MemoryLayout& layout);
+                                                  const model::MemoryLayout& layout,
+                                                  std::shared_ptr<model::Arena> arena);
 
 }  // namespace cairn::actors

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/engine_setup.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "actors/messages.hpp"
+#include "actors/open_device.hpp"
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/version.hpp"
@@ -21,22 +20,7 @@
 namespace cairn::actors {
 namespace {
 
-constexpr std::uint64_t kDefaultCacheCap = 8ULL << 30U;
 constexpr double kMostCopyTokens = 1e9;  // copies that never pay
-
-// MemAvailable of /proc/meminfo, which counts what the page cache would give back.
-std::uint64_t available_memory() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  std::uint64_t kib = 0;
-  std::string unit;
-  while (meminfo >> key >> kib) {
-    std::getline(meminfo, unit);
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
 
 void require(bool good, const std::string& name, const std::string& expected) {
   if (!good) throw LoadError(name + ": expected " + expected);
@@ -67,7 +51,18 @@ void check_options(const EngineOptions& o) {
   require(o.queue_token_limit >= 1, "queue_token_limit", "1 or more");
   require(o.text_workers >= 1 && o.text_workers < kMaxWorkers / 2, "text_workers", "1 to 127");
   require(o.threads >= 0 && o.threads <= 1024, "threads", "0 (physical cores) to 1024");
+  require(o.device == "auto" || o.device == "cpu" || o.device == "cuda" || cuda_index(o.device),
+          "device", "auto, cpu, cuda or cuda:N, not '" + o.device + "'");
+  require(o.gemm == "exact" || o.gemm == "cublaslt", "gemm",
+          "exact or cublaslt, not '" + o.gemm + "'");
+  require(o.weights == "bf16" || o.weights == "int8", "weights",
+          "bf16 or int8, not '" + o.weights + "'");
+  require(o.device != "cpu" || o.gemm == "exact", "gemm", "exact, as the device is the CPU");
+  require(o.device != "cpu" || o.weights == "bf16", "weights",
+          "bf16, as the device is the CPU: int8 is for CUDA devices so far");
   require(o.kv == "bf16" || o.kv == "f32", "kv", "bf16 or f32, not '" + o.kv + "'");
+  require(o.kv != "f32" || o.device == "cpu" || o.device == "auto", "kv",
+          "bf16, as the device is " + o.device + ": f32 is for the CPU");
   require(o.context_length >= 0, "context_length", "0 (the model's) or more");
   require(o.max_choices >= 1, "max_choices", "1 or more");
   require(o.forest_nodes >= 16, "forest_nodes", "16 or more");
@@ -89,27 +84,31 @@ std::int32_t resolve_context(const EngineOptions& o, const model::ModelConfig& c
   return o.context_length;
 }
 
-std::uint64_t default_cache_bytes(const model::MemoryLayout& layout, std::int32_t context_length) {
-  // Enough for one whole context beside the running state, however little is free.
-  const std::uint64_t least =
-      2 * layout.state_bytes +
-      static_cast<std::uint64_t>(engine::blocks_for(context_length) + 1) * layout.kv_block_bytes;
-  return std::max(std::min(kDefaultCacheCap, available_memory() / 4), least);
-}
-
-double seconds_to_copy_state(model::Backend& backend) {
+double seconds_to_copy_state(model::Backend& backend, engine::MemoryPools& pools,
+                             model::Arena* arena) {
   constexpr std::int32_t kCopies = 3;  // an interrupted one is not taken for the machine's speed
   const model::MemoryLayout layout = backend.layout();
-  engine::MemoryPools pools(layout, (kCopies + 1) * layout.state_bytes + layout.kv_block_bytes);
-  auto states = pools.reserve(0, kCopies + 1);
+  std::optional<engine::MemoryPools> own;
+  if (arena == nullptr) {
+    own.emplace(layout, (kCopies + 1) * layout.state_bytes + layout.kv_block_bytes);
+  }
+  auto states = (own ? *own : pools).reserve(0, own ? kCopies + 1 : 2);
   check(states.has_value(), "states do not fit pools made for them");
   const engine::StateRef from = states->take_state();
+  // A device copies while the host goes on: a read of a few bytes waits for it.
+  std::array<std::byte, 16> word{};
+  const auto wait = [&] {
+    if (arena != nullptr) arena->read(from.data(), word);
+  };
   backend.reset_state(from.data());
+  engine::StateRef to;
   double least = std::numeric_limits<double>::infinity();
   for (std::int32_t i = 0; i < kCopies; ++i) {
-    const engine::StateRef to = states->take_state();
+    if (states->states_left() > 0) to = states->take_state();
+    wait();
     const auto start = Clock::now();
     backend.copy_state(from.data(), to.data());
+    wait();
     least = std::min(least, seconds_between(start, Clock::now()));
   }
   return least;
@@ -126,6 +125,7 @@ EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,
   info.isa = backend.isa;
   info.weights = backend.weights;
   info.kv = backend.kv;
+  info.gemm = backend.gemm;
   info.policy = o.policy;
   info.cache_scope = o.cache_scope;
   info.threads = backend.threads;

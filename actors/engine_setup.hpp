@@ -13,12 +13,12 @@ namespace cairn::actors {
 void check_options(const EngineOptions& options);
 /// Tokens of prompt and answer: as asked, or the model's. Throws LoadError above that.
 std::int32_t resolve_context(const EngineOptions& options, const model::ModelConfig& config);
-/// A quarter of the free memory, at most 8 GiB and at least one whole context.
-std::uint64_t default_cache_bytes(const model::MemoryLayout& layout, std::int32_t context_length);
 
-/// Seconds that copying one state to memory that was never written takes, as the first copies out
-/// do; the quickest of a few. Uses the memory of four states meanwhile.
-double seconds_to_copy_state(model::Backend& backend);
+/// Seconds that copying one state takes: in the host's memory to places that were never written, as
+/// the first copies out do, in four states' memory of its own; in an arena within `pools`. The
+/// quickest of a few.
+double seconds_to_copy_state(model::Backend& backend, engine::MemoryPools& pools,
+                             model::Arena* arena);
 
 /// Everything but what only a running engine knows. Options, bundle, context and disk are set.
 EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,

@@ -125,6 +125,16 @@ void ExecutorDesk::learn(std::atomic<double>& average, double now) {
   average = before == 0 ? now : kKeep * before + (1 - kKeep) * now;
 }
 
+// A device copies while the host goes on: what was measured before serving stays.
+void ExecutorDesk::measure_restores(const engine::StepReport& report) {
+  if (report.restores == 0 || shared_->arena) return;
+  const double each = report.restore_seconds / report.restores;
+  learn(shared_->seconds_per_state_copy, each);
+  for (std::int32_t i = 0; i < report.restores; ++i) {
+    shared_->metrics->state_restore_seconds().observe(each);
+  }
+}
+
 void ExecutorDesk::measure(const engine::StepReport& report) {
   const std::int32_t rows = report.prefill_rows + report.decode_rows;
   if (rows == 0) return;
@@ -134,11 +144,7 @@ void ExecutorDesk::measure(const engine::StepReport& report) {
   const Metrics& metrics = *shared_->metrics;
   metrics.batch_size(phase).observe(rows);
   metrics.step_seconds(phase).observe(report.seconds);
-  if (report.restores > 0)
-    learn(shared_->seconds_per_state_copy, report.restore_seconds / report.restores);
-  for (std::int32_t i = 0; i < report.restores; ++i) {
-    metrics.state_restore_seconds().observe(report.restore_seconds / report.restores);
-  }
+  measure_restores(report);
   if (phase == Phase::prefill) {
     learn(shared_->seconds_per_prefill_token, report.seconds / report.prefill_rows);
     cost_.add(report.prefill_rows, report.prefill_context, report.seconds);

@@ -38,6 +38,7 @@ class ExecutorDesk {
   void send_saves(engine::StepReport& report);
   static void learn(std::atomic<double>& average, double now);
   void measure(const engine::StepReport& report);
+  void measure_restores(const engine::StepReport& report);
 
   std::shared_ptr<Shared> shared_;
   Mail& mail_;

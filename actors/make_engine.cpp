@@ -9,15 +9,14 @@
 #include "actors/admin.hpp"
 #include "actors/disk_tier.hpp"
 #include "actors/engine_setup.hpp"
+#include "actors/open_device.hpp"
 #include "actors/runtime.hpp"
 #include "actors/testing.hpp"
-#include "actors/wrap_backend.hpp"
 #include "base/bytes.hpp"
 #include "engine/engine.hpp"
 #include "engine/request/cache_scope.hpp"
 #include "engine/request/validate.hpp"
 #include "metrics/metrics.hpp"
-#include "model/net/memory_layout.hpp"
 
 namespace cairn {
 namespace {
@@ -61,9 +60,7 @@ class ActorEngine final : public Engine {
   actors::Runtime& runtime() { return *runtime_; }
 
  private:
-  std::unique_ptr<model::Backend> make_backend();
   void open_disk(const model::BackendInfo& backend, const model::MemoryLayout& layout);
-  model::KvType kv_type() const;
   engine::RequestLimits limits() const;
 
   std::shared_ptr<actors::Shared> shared_ = std::make_shared<actors::Shared>();
@@ -84,14 +81,21 @@ ActorEngine::ActorEngine(EngineOptions options, std::shared_ptr<Metrics> metrics
       actors::resolve_context(shared_->options, model::config_of(*shared_->bundle->weights));
   // The first backend is made here, so that a device that cannot be used is told to the caller at
   // once.
-  auto first = std::make_shared<std::unique_ptr<model::Backend>>(make_backend());
-  const model::BackendInfo backend = (*first)->info();
-  const model::MemoryLayout layout = (*first)->layout();
-  shared_->make_backend = [this, first] { return *first ? std::move(*first) : make_backend(); };
-  std::uint64_t& bytes = shared_->options.cache_bytes;
-  if (bytes == 0) bytes = actors::default_cache_bytes(layout, shared_->context_length);
-  shared_->pools = std::make_shared<engine::MemoryPools>(layout, bytes);
-  shared_->seconds_per_state_copy = actors::seconds_to_copy_state(**first);
+  const auto opener = std::make_shared<actors::DeviceOpener>(
+      shared_->options, shared_->bundle->weights, shared_->context_length);
+  actors::OpenDevice open = opener->open();
+  const model::BackendInfo backend = open.backend->info();
+  const model::MemoryLayout layout = open.backend->layout();
+  shared_->arena = open.arena;
+  shared_->pools = open.pools;
+  shared_->options.cache_bytes = shared_->pools->usage().bytes_budget;
+  shared_->copy_kv_slots = open.backend->host_slot_copy();
+  shared_->seconds_per_state_copy =
+      actors::seconds_to_copy_state(*open.backend, *shared_->pools, open.arena.get());
+  const auto first = std::make_shared<std::unique_ptr<model::Backend>>(std::move(open.backend));
+  shared_->make_backend = [opener, first, arena = open.arena] {
+    return *first ? std::move(*first) : opener->open_again(arena);
+  };
   open_disk(backend, layout);
   info_ = actors::describe(*shared_, backend, layout);
   actors::count_limits(info_, *shared_);
@@ -99,30 +103,14 @@ ActorEngine::ActorEngine(EngineOptions options, std::shared_ptr<Metrics> metrics
   runtime_ = std::make_unique<actors::Runtime>(shared_);
 }
 
-std::unique_ptr<model::Backend> ActorEngine::make_backend() {
-  model::CpuOptions cpu;
-  cpu.threads = shared_->options.threads;
-  cpu.isa = shared_->options.isa;
-  cpu.kv = kv_type();
-  cpu.max_step_tokens = shared_->options.max_step_tokens;
-  return actors::wrapped(model::make_cpu_backend(shared_->bundle->weights, cpu));
-}
-
 void ActorEngine::open_disk(const model::BackendInfo& backend, const model::MemoryLayout& layout) {
-  shared_->disk = actors::open_disk_tier(shared_->options, *shared_->bundle, backend, layout);
+  shared_->disk =
+      actors::open_disk_tier(shared_->options, *shared_->bundle, backend, layout, shared_->arena);
   if (shared_->disk) {
     if (auto learned = shared_->disk->load_blob(actors::kLearnedBlob); learned.ok()) {
       shared_->learned = std::move(*learned);
     }
   }
-  shared_->copy_kv_slots = [weights = shared_->bundle->weights, kv = kv_type()](
-                               const std::byte* from, std::byte* to, std::int32_t tokens) {
-    model::copy_cpu_kv_slots(model::config_of(*weights), kv, from, to, tokens);
-  };
-}
-
-model::KvType ActorEngine::kv_type() const {
-  return shared_->options.kv == "f32" ? model::KvType::f32 : model::KvType::bf16;
 }
 
 engine::RequestLimits ActorEngine::limits() const {
@@ -140,6 +128,7 @@ engine::RequestLimits ActorEngine::limits() const {
 
 Result<RequestId> ActorEngine::submit(GenerateRequest request, EventSink sink) {
   if (shared_->closing) return Error{ErrorCode::unavailable, "the server is shutting down", ""};
+  if (shared_->device_loss) return shared_->device_loss.error();
   if (const Status valid = engine::validate(request, shared_->request_limits); !valid.ok())
     return valid.error();
   // What the batch has room for passes through the queue without waiting in it.
@@ -240,6 +229,7 @@ EngineStats ActorEngine::stats() const {
 
 Health ActorEngine::health() const {
   if (shared_->closing) return {false, "shutting down"};
+  if (shared_->device_loss) return {false, shared_->device_loss.error().message};
   if (!shared_->executor_up)
     return {false, "the device worker failed and has not been restarted yet"};
   return {true, ""};

@@ -98,6 +98,7 @@ class Router {
   void sequence_done(Sequence& sequence);
   void maybe_close(Request& request);
   void lose_executor(const std::string& why);
+  void fail_all(const Error& why);
   void lose_prefix();
   void lose_worker(int index, const std::string& why);
   void expire_requests(Clock::time_point now);

@@ -38,13 +38,21 @@ void Router::lose_executor(const std::string& why) {
     mail_.prefix(SequenceOver{id});
     hit.push_back(sequence.request);
   }
-  for (const RequestId id : hit) {
-    fail_request(requests_.at(id),
-                 Error{ErrorCode::unavailable, "the device worker failed: " + why, ""});
-  }
+  const Error error = shared_->device_loss
+                          ? shared_->device_loss.error()
+                          : Error{ErrorCode::unavailable, "the device worker failed: " + why, ""};
+  for (const RequestId id : hit) fail_request(requests_.at(id), error);
   // Behind every Admit that went to the new executor before this router knew of it.
   mail_.executor(CancelAll{});
   memory_came_back();
+}
+
+void Router::fail_all(const Error& why) {
+  std::vector<RequestId> open;
+  for (const auto& [id, request] : requests_) {
+    if (!request.closing) open.push_back(id);
+  }
+  for (const RequestId id : open) fail_request(requests_.at(id), why);
 }
 
 void Router::on(const ExecutorBack&) { memory_came_back(); }
@@ -98,6 +106,7 @@ void Router::arm_tick() {
 void Router::on(const Tick&) {
   tick_armed_ = false;
   const auto now = Clock::now();
+  if (shared_->device_loss) fail_all(shared_->device_loss.error());  // nothing would run them
   expire_requests(now);
   release_stuck(now);
   if (busy_ == 0) memory_came_back();  // nothing else would start the queue again

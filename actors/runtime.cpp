@@ -85,16 +85,20 @@ struct DeskState {
 template <class Desk, class Message>
 caf::behavior desk_behavior(caf::stateful_actor<DeskState<Desk>>* self,
                             std::shared_ptr<Shared> shared, Mail* mail, Role role) {
-  self->set_exception_handler([role](caf::scheduled_actor*, std::exception_ptr& e) -> caf::error {
-    try {
-      std::rethrow_exception(e);
-    } catch (const std::exception& problem) {
-      log(LogLevel::error, std::string(to_string(role)) + " actor failed: " + problem.what());
-      return caf::make_error(caf::sec::runtime_error, std::string(problem.what()));
-    } catch (...) {
-      return caf::make_error(caf::sec::runtime_error, std::string("unknown exception"));
-    }
-  });
+  self->set_exception_handler(
+      [role, shared](caf::scheduled_actor*, std::exception_ptr& e) -> caf::error {
+        try {
+          std::rethrow_exception(e);
+        } catch (const std::exception& problem) {
+          if (dynamic_cast<const DeviceLost*>(&problem) != nullptr) {
+            shared->device_loss.set(problem.what());
+          }
+          log(LogLevel::error, std::string(to_string(role)) + " actor failed: " + problem.what());
+          return caf::make_error(caf::sec::runtime_error, std::string(problem.what()));
+        } catch (...) {
+          return caf::make_error(caf::sec::runtime_error, std::string("unknown exception"));
+        }
+      });
   self->state.desk = std::make_unique<Desk>(shared, *mail);
   const auto handled = shared->metrics->actor_messages_handled_total(metric_name(role));
   return {
@@ -239,6 +243,7 @@ void Runtime::Impl::on_down(caf::event_based_actor* self, const caf::down_msg& d
   if (role == Role::executor) {
     shared->executor_up = false;
     runtime->router(ActorLost{role, index, why});
+    if (shared->device_loss) return;  // it would die again
     const auto next = executor_revived + kExecutorRestartGap;
     if (executor_revived == Clock::time_point{} || next <= Clock::now())
       return revive_executor(self);

@@ -14,7 +14,7 @@ namespace cairn::actors {
 
 /// Thread-safe Mail. A planner, checkpoints, disk, prefix, router or worker that dies is replaced
 /// at once, empty; an executor at most once a minute (Shared::executor_up says whether there is
-/// one). Every death is counted and logged.
+/// one), and not when the device is lost. Every death is counted and logged.
 class Runtime : public Mail {
  public:
   explicit Runtime(std::shared_ptr<Shared> shared);

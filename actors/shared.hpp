@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
 
 #include "actors/tickets.hpp"
 #include "engine/cache/disk_store.hpp"
@@ -17,6 +19,27 @@
 
 namespace cairn::actors {
 
+/// Set once, when the device answers nothing any more: nothing runs again in this process.
+/// Thread-safe.
+class DeviceLoss {
+ public:
+  void set(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (!lost_) reason_ = "the device was lost, restart the server: " + reason;
+    lost_ = true;
+  }
+  explicit operator bool() const { return lost_; }
+  Error error() const {
+    const std::lock_guard lock(mutex_);
+    return {ErrorCode::unavailable, reason_, ""};
+  }
+
+ private:
+  std::atomic<bool> lost_{false};
+  mutable std::mutex mutex_;
+  std::string reason_;
+};
+
 /// Where the policy's tables are kept on disk.
 inline constexpr const char* kLearnedBlob = "learned";
 
@@ -24,7 +47,8 @@ struct Shared {
   EngineOptions options;
   std::shared_ptr<const engine::ModelBundle> bundle;
   std::shared_ptr<engine::MemoryPools> pools;
-  std::shared_ptr<Metrics> metrics;  // never null
+  std::shared_ptr<model::Arena> arena;  // that the pools are on; null: the host's memory
+  std::shared_ptr<Metrics> metrics;     // never null
   std::int32_t context_length = 0;
   engine::RequestLimits request_limits;
 
@@ -34,8 +58,8 @@ struct Shared {
 
   /// Null without a disk tier. Driven by the disk actor; match(), contains() and stat() by all.
   std::unique_ptr<engine::DiskStore> disk;
-  /// The first slots of a KV block, to a block of one's own; thread-safe.
-  std::function<void(const std::byte* from, std::byte* to, std::int32_t tokens)> copy_kv_slots;
+  /// The first slots of a copy of a KV block in the host's memory, to another; thread-safe.
+  model::Backend::HostSlotCopy copy_kv_slots;
 
   Tickets tickets;  // submitted, last event not yet delivered
   std::atomic<std::uint64_t> next_sequence{1};
@@ -59,6 +83,7 @@ struct Shared {
   std::atomic<std::int64_t> disk_backlog{0};  // states that wait to be written
   std::atomic<bool> disk_counted{false};      // a disk actor has told the counters of its store
   std::atomic<bool> executor_up{false};
+  DeviceLoss device_loss;
   std::atomic<bool> closing{false};
 };
 

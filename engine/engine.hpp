@@ -30,10 +30,17 @@ struct EngineOptions {
   std::string model = "demo";     // a Hugging Face directory, or "demo": the embedded model
   std::string served_name;        // what /v1/models says; "" takes the directory's name
   std::string policy = "forest";  // where states are kept: `cairn serve --help` lists the rules
-  std::uint64_t cache_bytes =
-      0;            // KV and states together; 0: a quarter of the free memory, at most 8 GiB
-  int threads = 0;  // 0: physical cores
-  std::string isa;  // "": CAIRN_ISA, else the best there is
+  // auto (the first CUDA device that works, else the CPU) | cpu | cuda (the first) | cuda:N
+  std::string device = "auto";
+  std::string gemm = "exact";    // of a CUDA device: exact | cublaslt
+  std::string weights = "bf16";  // in memory: bf16 | int8 (CUDA devices)
+  std::string
+      gemm_record;  // cublaslt's chosen algorithms; "": beside disk_dir, without one nowhere
+  // KV and states together, where the model runs; 0: a quarter of the host's free memory, at most 8
+  // GiB, or nine tenths of what a CUDA device has left beside the model.
+  std::uint64_t cache_bytes = 0;
+  int threads = 0;                  // 0: physical cores
+  std::string isa;                  // "": CAIRN_ISA, else the best there is
   std::string kv = "bf16";          // bf16 | f32
   std::int32_t context_length = 0;  // prompt + answer; 0: the model's
   std::int32_t max_running = 16;    // sequences in the batch
@@ -185,7 +192,7 @@ using RequestId = std::uint64_t;
 struct EngineInfo {
   std::string model_name;
   std::string shape;  // "qwen3.5 24x1024, 0.75 B parameters"
-  std::string device, isa, weights, kv, policy, cache_scope;
+  std::string device, isa, weights, kv, gemm, policy, cache_scope;
   int threads = 0;
   std::int32_t context_length = 0;
   std::int32_t vocab_size = 0;

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/open_device.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "actors/wrap_backend.hpp"
+#include "base/bytes.hpp"
+#include "base/check.hpp"
+#include "base/log.hpp"
+
+namespace cairn::actors {
+namespace {
+
+constexpr std::uint64_t kDefaultCacheCap = 8ULL << 30U;
+constexpr const char* kCudaPrefix = "cuda:";
+
+// MemAvailable of /proc/meminfo, which counts what the page cache would give back.
+std::uint64_t available_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  std::uint64_t kib = 0;
+  std::string unit;
+  while (meminfo >> key >> kib) {
+    std::getline(meminfo, unit);
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+// Enough for one whole context beside the running state.
+std::uint64_t least_cache_bytes(const model::MemoryLayout& layout, std::int32_t context_length) {
+  return 2 * layout.state_bytes +
+         static_cast<std::uint64_t>(engine::blocks_for(context_length) + 1) * layout.kv_block_bytes;
+}
+
+// Beside the cache's directory, which holds nothing else: what was written with one algorithm is
+// read with the same.
+std::string gemm_record(const EngineOptions& options) {
+  if (!options.gemm_record.empty() || options.disk_dir.empty()) return options.gemm_record;
+  std::string dir = options.disk_dir;
+  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
+  return dir + ".cublaslt";
+}
+
+}  // namespace
+
+std::uint64_t default_cache_bytes(const model::MemoryLayout& layout, std::int32_t context_length) {
+  return std::max(std::min(kDefaultCacheCap, available_memory() / 4),
+                  least_cache_bytes(layout, context_length));
+}
+
+std::uint64_t device_cache_bytes(std::uint64_t free_bytes, const model::MemoryLayout& layout,
+                                 std::int32_t context_length) {
+  const std::uint64_t least = std::min(free_bytes, least_cache_bytes(layout, context_length));
+  return std::max(free_bytes / 10 * 9, least);
+}
+
+std::optional<int> cuda_index(const std::string& device) {
+  const std::string prefix = kCudaPrefix;
+  if (device.rfind(prefix, 0) != 0 || device.size() == prefix.size()) return std::nullopt;
+  int index = -1;
+  const char* end = device.data() + device.size();
+  const auto [stop, error] = std::from_chars(device.data() + prefix.size(), end, index);
+  if (error != std::errc() || stop != end || index < 0) return std::nullopt;
+  return index;
+}
+
+DeviceOpener::DeviceOpener(const EngineOptions& options,
+                           std::shared_ptr<const model::Weights> weights,
+                           std::int32_t context_length)
+    : options_(options), weights_(std::move(weights)), context_length_(context_length) {}
+
+OpenDevice DeviceOpener::open() {
+  if (options_.device == "cpu") return open_cpu();
+  if (options_.device != "auto") {
+    const auto index = cuda_index(options_.device);
+    return index ? open_cuda(*index) : open_any_cuda();
+  }
+  std::string why = "keys and values of type f32 are for the CPU";
+  if (options_.kv != "f32") {
+    try {
+      return open_any_cuda();
+    } catch (const DeviceError& e) {
+      why = e.what();
+    }
+  }
+  require_cpu_options(why);
+  log(LogLevel::info, "serving on the CPU: " + why);
+  return open_cpu();
+}
+
+std::unique_ptr<model::Backend> DeviceOpener::open_again(
+    std::shared_ptr<model::Arena> arena) const {
+  std::unique_ptr<model::Backend> backend = cuda_ ? make_cuda(*cuda_) : make_cpu();
+  if (arena) backend->use_arena(std::move(arena));
+  return backend;
+}
+
+// What the first one says is what a user with one device is to hear.
+OpenDevice DeviceOpener::open_any_cuda() {
+  std::optional<std::string> problem;
+  for (const model::CudaDevice& device : model::cuda_devices()) {
+    try {
+      return open_cuda(device.index);
+    } catch (const DeviceError& e) {
+      if (!problem) problem = e.what();
+    }
+  }
+  throw DeviceError(problem.value_or("no CUDA device"));
+}
+
+OpenDevice DeviceOpener::open_cuda(int index) {
+  OpenDevice open = with_memory(make_cuda(index));
+  cuda_ = index;
+  return open;
+}
+
+OpenDevice DeviceOpener::open_cpu() { return with_memory(make_cpu()); }
+
+OpenDevice DeviceOpener::with_memory(std::unique_ptr<model::Backend> backend) const {
+  OpenDevice open;
+  const model::MemoryLayout layout = backend->layout();
+  const std::string name = backend->info().device;
+  std::uint64_t bytes = options_.cache_bytes;
+  if (name == "cpu") {
+    if (bytes == 0) bytes = default_cache_bytes(layout, context_length_);
+  } else {
+    const std::uint64_t free = backend->free_bytes();
+    if (bytes == 0) bytes = device_cache_bytes(free, layout, context_length_);
+    if (bytes > free) {
+      throw DeviceError("cache_bytes: " + format_bytes(bytes) + " needed for the cache on " + name +
+                        ", " + format_bytes(free) + " available beside the model");
+    }
+    open.arena = backend->make_arena(bytes);
+  }
+  open.pools = std::make_shared<engine::MemoryPools>(layout, bytes, open.arena);
+  open.backend = std::move(backend);
+  return open;
+}
+
+std::unique_ptr<model::Backend> DeviceOpener::make_cuda(int index) const {
+  model::CudaOptions cuda;
+  cuda.device = index;
+  cuda.weights = options_.weights == "int8" ? model::CudaWeights::int8 : model::CudaWeights::bf16;
+  cuda.gemm = options_.gemm == "cublaslt" ? model::CudaGemm::cublaslt : model::CudaGemm::exact;
+  cuda.gemm_record = gemm_record(options_);
+  cuda.max_step_tokens = options_.max_step_tokens;
+  cuda.max_slices = options_.max_running;
+  cuda.context_length = context_length_;
+  return wrapped(model::make_cuda_backend(weights_, cuda));
+}
+
+std::unique_ptr<model::Backend> DeviceOpener::make_cpu() const {
+  model::CpuOptions cpu;
+  cpu.threads = options_.threads;
+  cpu.isa = options_.isa;
+  cpu.kv = options_.kv == "f32" ? model::KvType::f32 : model::KvType::bf16;
+  cpu.max_step_tokens = options_.max_step_tokens;
+  return wrapped(model::make_cpu_backend(weights_, cpu));
+}
+
+void DeviceOpener::require_cpu_options(const std::string& why) const {
+  if (options_.weights != "bf16") {
+    throw LoadError("weights: " + options_.weights + " needs a CUDA device: " + why);
+  }
+  if (options_.gemm != "exact") {
+    throw LoadError("gemm: " + options_.gemm + " needs a CUDA device: " + why);
+  }
+}
+
+}  // namespace cairn::actors
