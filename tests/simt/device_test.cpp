@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/simt/harness/counters.hpp"
 #include "tests/simt/harness/device.hpp"
 #include "tests/simt/support.hpp"
 
@@ -242,10 +243,11 @@ TEST_CASE("what no graph can hold is refused, and the stream goes on") {
   REQUIRE(refused([] { PinnedBuffer(0, 1, "x"); }));
   REQUIRE(refused([&] { bench.a.finish(); }));
   REQUIRE(refused([&] { bench.event.wait(); }));
+  REQUIRE(refused([&] { bench.event.done(); }));
   REQUIRE(refused([&] { bench.event.record(bench.a.get()); }));
   REQUIRE(refused([&] { bench.a.wait_for(bench.event); }));
   bench.a.finish();
-  REQUIRE(bench.first() == 5 + 6);
+  REQUIRE(bench.first() == 5 + 7);
 }
 
 TEST_CASE("a fault of work that was put off is thrown where it is waited for, once") {
@@ -289,6 +291,21 @@ TEST_CASE("what a step allocates, queues and waits for is counted") {
   bench.a.finish();
   const DeviceBuffer more(0, 1, "more");
   REQUIRE(simt::device_counts() - before == simt::DeviceCounts{1, 2, 1, 2, 1});
+}
+
+TEST_CASE("launches of streams that nothing orders are counted together") {
+  Bench one;
+  Bench other;
+  const simt::Counting counting;
+  for (int i = 0; i < 3; ++i) {
+    one.add(one.a);
+    other.add(other.b);
+  }
+  other.b.finish();
+  REQUIRE(counting.of("add").launches == 3);
+  one.a.finish();
+  REQUIRE(counting.of("add").launches == 6);
+  REQUIRE(counting.of("add").stores.bytes == 6 * static_cast<std::int64_t>(kBytes));
 }
 
 TEST_CASE("a full device says what did not fit, how much it needs and how much is free") {

@@ -277,6 +277,7 @@ void Event::wait() const {
 
 bool Event::done() const {
   const Lock lock;
+  refuse_in_capture("asking for an event");
   operation("asking for an event");
   const bool reached = event_->point == nullptr || event_->point->stream == nullptr;
   // Who asks again and again gets on.

@@ -14,6 +14,9 @@
 #endif
 #if defined(CAIRN_SIMT_TSAN)
 #include <sanitizer/tsan_interface.h>
+// Of ThreadSanitizer's runtime, declared in no header of it.
+extern "C" void AnnotateIgnoreWritesBegin(const char* file, int line);
+extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
 #endif
 
 namespace cairn::simt {
@@ -133,6 +136,18 @@ void Aside::work_forever() {
     }
     fiber_.switch_to(caller_);
   }
+}
+
+Unseen::Unseen() {
+#if defined(CAIRN_SIMT_TSAN)
+  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+#endif
+}
+
+Unseen::~Unseen() {
+#if defined(CAIRN_SIMT_TSAN)
+  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+#endif
 }
 
 void order_release([[maybe_unused]] void* token) {

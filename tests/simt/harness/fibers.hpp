@@ -63,6 +63,16 @@ class Aside {
   char thrown_ = 0;
 };
 
+/// During its life ThreadSanitizer overlooks what this thread or fiber allocates and frees: the
+/// harness' books, which all streams keep together.
+class Unseen {
+ public:
+  Unseen();
+  ~Unseen();
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+};
+
 /// What a barrier tells ThreadSanitizer: everything before a release is seen after an acquire.
 void order_release(void* token);
 void order_acquire(void* token);

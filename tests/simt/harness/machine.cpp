@@ -56,6 +56,7 @@ void Machine::run(const LaunchShape& shape, void (*thread)(void*), void* context
   const std::uint64_t blocks = std::uint64_t{1} * shape.grid.x * shape.grid.y * shape.grid.z;
   for (std::uint64_t b = 0; b < blocks; ++b) run_block(b);
   ++all_launches;
+  const Unseen unseen;
   count_launch(shape_);
   check_guards((std::string("kernel ") + shape_.kernel).c_str());
   shared_.reset();
@@ -81,6 +82,7 @@ void Machine::run_block(std::uint64_t number) {
     fault_[0] = 0;
     throw Fault(message);
   }
+  const Unseen unseen;
   count_block();
 }
 
