@@ -109,6 +109,11 @@ TEST_CASE("a wait for an event runs what was queued before it, and no more") {
   REQUIRE(bench.first() == 7);
   bench.b.finish();
   REQUIRE(bench.first() == 8);
+  bench.event.record(bench.b.get());
+  bench.add(bench.b);
+  bench.event.record(bench.b.get());
+  bench.event.wait();
+  REQUIRE(bench.first() == 9);
 }
 
 TEST_CASE("a missing wait between streams shows as memory that nobody has written") {
@@ -259,9 +264,8 @@ TEST_CASE("a fault of work that was put off is thrown where it is waited for, on
   bench.a.wait_for(bench.event);
   bench.add(bench.a);
   REQUIRE(contains(error_of<simt::Fault>([&] { bench.a.finish(); }), "misaligned"));
+  bench.add(bench.b);
   bench.b.finish();
-  bench.add(bench.a);
-  bench.a.finish();
   REQUIRE(bench.first() == 6);
 }
 
@@ -377,6 +381,18 @@ TEST_CASE("a device that is lost at any call answers none after it, and is given
   }
   REQUIRE(lost > 15);
   REQUIRE(use() == 2);
+}
+
+TEST_CASE("a lost device does nothing of what was queued") {
+  Bench bench(5);
+  {
+    const WithDevices devices({});
+    bench.add(bench.a);
+    simt::lose_device();
+    REQUIRE_THROWS_AS(bench.a.finish(), DeviceLost);
+  }
+  bench.a.finish();
+  REQUIRE(bench.first() == 5);
 }
 
 TEST_CASE("handles move with what they hold") {
