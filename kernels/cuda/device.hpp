@@ -4,6 +4,7 @@
 // (tests/simt/harness), which puts work off as long as the order of streams and events allows.
 //
 // Every object belongs to the device it was made on and may be used from any thread, one at a time.
+// Memory that is given back waits for all work of its device.
 // Errors are DeviceError in the user's terms; DeviceLost when the device answers nothing any more.
 #pragma once
 

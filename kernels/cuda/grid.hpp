@@ -8,7 +8,7 @@ struct CUstream_st;
 
 namespace cairn::kernels::cuda {
 
-/// A CUDA stream (cudaStream_t). The test harness runs every launch at once and ignores it.
+/// A CUDA stream (cudaStream_t): a WorkStream's (device.hpp), or null.
 using Stream = CUstream_st*;
 
 /// Thread blocks of a launch. The hardware takes 2^31 - 1, 65,535 and 65,535 at most.
