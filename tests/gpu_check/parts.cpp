@@ -22,6 +22,7 @@ std::vector<Part> all_parts() {
     parts.push_back({"tests: " + subject, 30, 3, true,
                      [subject](Context& context) { run_tests(context, subject); }});
   }
+  parts.push_back({"kernels", 40, 5, false, measure_kernels});
   return parts;
 }
 

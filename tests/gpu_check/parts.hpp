@@ -57,6 +57,7 @@ void measure_matrix_rate(Context& context);
 void check_gemm_rows(Context& context);
 void check_cublaslt(Context& context);
 void run_tests(Context& context, const std::string& subject);
+void measure_kernels(Context& context);
 
 /// Runs the parts one after another within `seconds`; rows go to `rows_path`. The rows.
 std::vector<Row> run_parts(const std::vector<Part>& parts, double seconds,

@@ -121,7 +121,7 @@ std::string table(const std::vector<Row>& rows) {
     std::string value = row.state == State::measured ? "" : kStates[static_cast<int>(row.state)];
     if (!row.unit.empty()) {
       char digits[32];
-      std::snprintf(digits, sizeof digits, "%.4g", row.value);
+      std::snprintf(digits, sizeof digits, row.value < 1000 ? "%.4g" : "%.0f", row.value);
       value = digits + (" " + row.unit);
     }
     std::string share;
