@@ -282,6 +282,19 @@ TEST_CASE("a copy's ends lie in one buffer of the device and one that is pinned"
   REQUIRE(bench.first() == 0);
 }
 
+TEST_CASE("a graph that copies memory which is given back is reported") {
+  Bench bench;
+  Graph graph;
+  {
+    const DeviceBuffer passing(0, kBytes, "numbers");
+    graph = Graph(bench.a,
+                  [&] { bench.a.copy_on_device(passing.data(), bench.numbers.data(), kBytes); });
+    graph.launch(bench.a);
+  }
+  graph.launch(bench.a);
+  REQUIRE(contains(error_of<simt::Fault>([&] { bench.a.finish(); }), "does not lie in one buffer"));
+}
+
 TEST_CASE("what a step allocates, queues and waits for is counted") {
   Bench bench;
   const Graph graph(bench.a, [&] { bench.add(bench.a); });
