@@ -19,36 +19,6 @@ BackendWrapper& wrapper() {
   return instance;
 }
 
-/// Another backend, but for what a test overrides.
-class SameBackend : public model::Backend {
- public:
-  explicit SameBackend(std::unique_ptr<model::Backend> inner) : inner_(std::move(inner)) {}
-  const model::ModelConfig& config() const override { return inner_->config(); }
-  model::MemoryLayout layout() const override { return inner_->layout(); }
-  model::BackendInfo info() const override { return inner_->info(); }
-  model::StepLogits step(std::span<const model::StepSlice> slices) override {
-    return inner_->step(slices);
-  }
-  void reset_state(std::byte* state) override { inner_->reset_state(state); }
-  void copy_state(const std::byte* from, std::byte* to) override { inner_->copy_state(from, to); }
-  model::StepLogits read_logits() override { return inner_->read_logits(); }
-  bool sample(std::span<const model::SampleRow> rows, std::int32_t vocab,
-              std::vector<model::SampledRow>& out) override {
-    return inner_->sample(rows, vocab, out);
-  }
-  std::shared_ptr<model::Arena> make_arena(std::size_t bytes) override {
-    return inner_->make_arena(bytes);
-  }
-  std::uint64_t free_bytes() const override { return inner_->free_bytes(); }
-  HostSlotCopy host_slot_copy() const override { return inner_->host_slot_copy(); }
-  void copy_kv_slots(const std::byte* from, std::byte* to, std::int32_t tokens) override {
-    inner_->copy_kv_slots(from, to, tokens);
-  }
-
- private:
-  std::unique_ptr<model::Backend> inner_;
-};
-
 class OneUlpBackend final : public SameBackend {
  public:
   using SameBackend::SameBackend;

@@ -33,12 +33,30 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
           "-m,--model", o.model,
           "A Hugging Face directory (config.json, *.safetensors, tokenizer.json), or 'demo'")
       ->capture_default_str();
+  command
+      .add_option("--device", o.device,
+                  "auto (the first CUDA device that works, else the CPU), cpu, cuda or cuda:N")
+      ->capture_default_str();
+  command
+      .add_option("--weights", o.weights,
+                  "Weights in memory: bf16, or int8 (CUDA devices: half the memory, other answers)")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--gemm", o.gemm,
+          "Matrix kernels of a CUDA device: exact, or cublaslt (NVIDIA's library, tested at "
+          "first use)")
+      ->capture_default_str();
+  command.add_option("--gemm-record", o.gemm_record,
+                     "File of the algorithms that cublaslt was found to be exact with (default: "
+                     "beside --disk-dir)");
   command.add_option("--policy", o.policy, "Where states are kept: " + engine::policy_spellings())
       ->capture_default_str();
   command.add_option(
       "--cache-bytes", flags.cache_bytes,
       "Memory for KV and states together, running requests' included, as in 512MiB or 4GiB; not 0 "
-      "(default: a quarter of what is free, at most 8GiB)");
+      "(default: a quarter of what is free, at most 8GiB; on a CUDA device nine tenths of what the "
+      "model leaves)");
   command.add_option("--disk-dir", o.disk_dir,
                      "Directory where cached states outlive the process; made if missing, for "
                      "this program alone (default: none)");
@@ -55,10 +73,11 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   command.add_option("--copy-tokens", o.copy_tokens,
                      "Charge copying a state as that many tokens of prefill, and each token alike, "
                      "so that placement decides the same on every run (default: as measured)");
-  command.add_option("-t,--threads", o.threads, "Compute threads (0: physical cores)")
+  command.add_option("-t,--threads", o.threads, "Compute threads of the CPU (0: physical cores)")
       ->capture_default_str();
-  command.add_option("--isa", o.isa, "portable, avx2 or avx512 (default: the best there is)");
-  command.add_option("--kv", o.kv, "Type of cached keys and values: bf16 or f32")
+  command.add_option("--isa", o.isa,
+                     "Of the CPU: portable, avx2 or avx512 (default: the best there is)");
+  command.add_option("--kv", o.kv, "Type of cached keys and values: bf16, or f32 (the CPU)")
       ->capture_default_str();
   command.add_option("-c,--context-length", o.context_length, "Prompt and answer (0: the model's)")
       ->capture_default_str();

@@ -85,8 +85,11 @@ void write_port_file(const std::string& path, std::uint16_t port) {
 
 void print_start(const EngineInfo& info, const http::ServerOptions& server, std::uint16_t port) {
   std::printf("model    %s (%s)\n", info.model_name.c_str(), info.shape.c_str());
-  std::printf("device   %s, %s, %d threads, weights %s, KV %s\n", info.device.c_str(),
-              info.isa.c_str(), info.threads, info.weights.c_str(), info.kv.c_str());
+  const std::string threads =
+      info.threads > 0 ? ", " + std::to_string(info.threads) + " threads" : "";
+  std::printf("device   %s, %s%s, weights %s, KV %s, GEMM %s\n", info.device.c_str(),
+              info.isa.c_str(), threads.c_str(), info.weights.c_str(), info.kv.c_str(),
+              info.gemm.c_str());
   std::printf(
       "cache    %s, policy %s, scope %s: %llu tokens and no state, or %llu states and no "
       "token\n",
@@ -191,6 +194,7 @@ void add_serve(CLI::App& app, Action& action) {
       "  cairn serve --model demo --port 8080\n"
       "  cairn serve --model ~/models/Qwen3.5-0.8B --cache-bytes 4GiB --host 0.0.0.0 "
       "--api-key-file keys.txt\n"
+      "  cairn serve --model ~/models/Qwen3.5-0.8B --device cuda:0\n"
       "Then: curl localhost:8080/v1/chat/completions -d "
       "'{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n"
       "GET / is a status page, GET /metrics is for Prometheus. SIGTERM drains and exits 0.");

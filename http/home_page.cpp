@@ -68,7 +68,7 @@ async function refresh() {
     const s = await (await fetch("/status")).json();
     by("state").textContent = s.ready ? "ready" : "not ready: " + s.reason;
     const m = s.model, c = s.cache, t = s.tokens || {};
-    table("model", [["name", m.name], ["shape", m.shape], ["device", m.device + " " + m.isa + ", " + m.threads + " threads"],
+    table("model", [["name", m.name], ["shape", m.shape], ["device", m.device + " " + m.isa + (m.threads ? ", " + m.threads + " threads" : "")],
       ["weights, KV", m.weights + ", " + m.kv], ["context", m.context_length + " tokens"], ["version", s.version]]);
     table("now", [["requests running", s.requests.running], ["requests waiting", s.requests.waiting], ["generating", rate(s)],
       ["tokens read, written", (t.prompt || 0) + ", " + (t.generated || 0)], ["up", s.uptime_seconds + " s"]]);

@@ -14,6 +14,7 @@ namespace cairn::tests {
 inline EngineOptions tiny() {
   EngineOptions o;
   o.model = CAIRN_FIXTURES "/tiny";
+  o.device = "cpu";
   o.threads = 1;
   o.cache_bytes = 8'000'000;
   return o;

@@ -13,6 +13,7 @@ refuses() {
   shift
   "$cairn" "$@" >"$work/out" 2>"$work/err" </dev/null || code=$?
   [ $code != 0 ] || fail "cairn $* was accepted"
+  refused=$code
   [ "$(wc -l <"$work/err")" = 1 ] || fail "cairn $* said more than a line: $(cat "$work/err")"
   grep -q '^cairn: ' "$work/err" || fail "cairn $* said: $(cat "$work/err")"
   grep -qF -- "$text" "$work/err" || fail "cairn $* did not name $text: $(cat "$work/err")"
@@ -42,6 +43,21 @@ refuses copy_tokens serve --model demo --copy-tokens -1
 refuses copy_tokens run --model demo --prompt x --copy-tokens nan
 refuses --copy-tokens serve --model demo --copy-tokens lots
 refuses cache_scope serve --model demo --cache-scope everyone
+refuses device serve --model demo --device tpu
+refuses device run --model demo --prompt x --device cuda:first
+refuses gemm serve --model demo --gemm fast
+refuses gemm serve --model demo --device cpu --gemm cublaslt
+refuses weights serve --model demo --weights int4
+refuses "int8 is for CUDA devices" serve --model demo --device cpu --weights int8
+refuses "f32 is for the CPU" serve --model demo --device cuda:0 --kv f32
+# No driver, no device or no CUDA in the build: one line that says which, whatever this machine has.
+export CUDA_VISIBLE_DEVICES=
+for device in cuda cuda:0; do
+  refuses CUDA serve --model demo --device $device
+  [ $refused = 1 ] || fail "--device $device ended with $refused"
+done
+refuses "int8 needs a CUDA device: " serve --model demo --weights int8
+refuses "cublaslt needs a CUDA device: " serve --model demo --device auto --gemm cublaslt
 # A server that could not answer a single request does not start.
 refuses --body-limit serve --model demo --body-limit 0
 refuses --max-connections serve --model demo --max-connections 0
@@ -104,9 +120,11 @@ assert r["decode_tokens_per_s"] > 0 and len(r["prefill"]) == 2, r' || fail "benc
 
 # A signal during the drain ends the server at once; SIGTERM alone lets it end well.
 rm -f "$work/port"
-"$cairn" serve --model demo --port 0 --port-file "$work/port" --threads 1 --cache-bytes 64MiB >"$work/out" 2>"$work/err" &
+"$cairn" serve --model demo --port 0 --port-file "$work/port" --threads 1 --cache-bytes 64MiB --device auto >"$work/out" 2>"$work/err" &
 server=$!
 for _ in $(seq 600); do [ -s "$work/port" ] && break; sleep 0.1; done
+grep -q '^device   cpu, ' "$work/out" || fail "--device auto without a device: $(cat "$work/out" "$work/err")"
+[ "$(grep -c 'serving on the CPU: .*CUDA' "$work/err")" = 1 ] || fail "--device auto did not say why: $(cat "$work/err")"
 curl -sN -d '{"messages":[{"role":"user","content":"x"}],"n":8,"ignore_eos":true,"stream":true}' \
   "http://127.0.0.1:$(cat "$work/port")/v1/chat/completions" >"$work/stream" &
 client=$!
