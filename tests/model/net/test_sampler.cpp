@@ -12,19 +12,13 @@
 #include "kernels/sampling.hpp"
 #include "model/net/sampler.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/sampling_cases.hpp"
 
 using namespace cairn;
 using namespace cairn::model;
+using namespace cairn::model::testing;
 
 namespace {
-
-std::vector<float> normal_logits(std::size_t n, std::uint64_t seed, float spread = 2.0F) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal(0, spread);
-  std::vector<float> out(n);
-  for (float& x : out) x = normal(random);
-  return out;
-}
 
 // The documented meaning of the parameters, written down once more: probabilities in fp64, by
 // sorting.
@@ -133,14 +127,6 @@ struct Case {
   const char* name;
   SamplingParams params;
 };
-
-TokenHistory history_of(const std::vector<std::int32_t>& prompt,
-                        const std::vector<std::int32_t>& generated) {
-  TokenHistory h;
-  h.add_prompt(prompt);
-  for (const std::int32_t t : generated) h.add_generated(t);
-  return h;
-}
 
 // Draws and expected shares must agree: no id outside the support, chi-square within five
 // deviations.
@@ -442,47 +428,12 @@ TEST_CASE("log-probs are the log-softmax of the raw logits") {
   CHECK(sampler.logprobs(logits, 17, 0).top.empty());
 }
 
-// Parameters in every combination, the extremes among them.
-SamplingParams any_params(std::mt19937_64& random, std::int32_t vocab) {
-  const auto pick = [&](std::initializer_list<float> values) {
-    return values.begin()[random() % values.size()];
-  };
-  SamplingParams p;
-  p.seed = random();
-  p.temperature = pick({0.0F, 0.01F, 0.7F, 1.0F, 1.0F, 3.0F, 100.0F, 1e-45F, 1e30F});
-  p.top_k = static_cast<std::int32_t>(pick(
-      {0, 0, 1, 2, 40, 256, 257, static_cast<float>(vocab - 1), static_cast<float>(2 * vocab)}));
-  p.top_p = pick({0.0F, 1e-30F, 0.3F, 0.9F, 0.95F, 0.9999999F, 1.0F, 1.0F, 2.0F});
-  p.min_p = pick({0.0F, 0.0F, 1e-12F, 0.02F, 0.5F, 1.0F, 3.0F});
-  if (random() % 3 == 0) {
-    p.repetition_penalty = pick({0.5F, 1.0F, 1.3F});
-    p.frequency_penalty = pick({-2.0F, 0.0F, 0.7F});
-    p.presence_penalty = pick({0.0F, 1.5F});
-  }
-  if (random() % 3 == 0) {
-    for (int i = 0; i < 9; ++i) {
-      const auto id = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocab + 2));
-      p.logit_bias.emplace_back(id - 1, pick({-100.0F, -1.0F, 0.3F, 5.0F}));
-    }
-  }
-  return p;
-}
-
 TEST_CASE("the sampler gives the token of the definition") {
   std::mt19937_64 random(11);
-  const float inf = std::numeric_limits<float>::infinity();
   for (const std::int32_t vocab : {1, 2, 17, 511, 513, 3000}) {
     Sampler sampler(vocab);
     for (int round = 0; round < 120; ++round) {
-      auto logits =
-          normal_logits(static_cast<std::size_t>(vocab), random(), round % 2 == 0 ? 3 : 0.3F);
-      if (round % 3 == 0) {
-        for (float& x : logits) x = std::round(x);  // ties
-      }
-      if (round % 7 == 0) logits[random() % logits.size()] += 20;
-      if (round % 10 == 0) std::fill(logits.begin() + 1, logits.end(), -inf);
-      if (round % 11 == 0) logits[random() % logits.size()] = std::nanf("");
-      if (round % 12 == 0) std::fill(logits.begin(), logits.end(), -2.5F);
+      const auto logits = odd_logits(random, vocab, round);
       const SamplingParams p = any_params(random, vocab);
       const std::vector<std::int32_t> prompt{0, vocab / 2, vocab};
       const std::vector<std::int32_t> generated{vocab - 1, vocab / 3, vocab / 3};
