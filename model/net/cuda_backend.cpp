@@ -86,7 +86,8 @@ std::unique_ptr<Upload> begin_upload(const Weights& weights, const WorkSizes& si
   const std::size_t of_weights = DeviceWeights::bytes(weights, options.weights);
   const std::uint64_t needed =
       of_weights + DeviceWork::bytes(weights, sizes) +
-      logits_bytes(sizes.batch.slices + padding_rows(sizes.batch, options), weights.config);
+      logits_bytes(sizes.batch.slices + padding_rows(sizes.batch, options), weights.config) +
+      CudaSampling::bytes(sizes.batch.slices, weights.config.vocab_size);
   if (needed > device.memory_free) {
     throw DeviceError(
         cuda::text_of_full_device(device.index, "the model", needed, device.memory_free));
@@ -97,28 +98,36 @@ std::unique_ptr<Upload> begin_upload(const Weights& weights, const WorkSizes& si
 }  // namespace
 
 CudaBackend::CudaBackend(const Weights& weights, const CudaOptions& options,
-                         std::int32_t usual_ranges)
+                         const CudaInside& inside)
     : config_(weights.config),
       options_(options),
       device_(cuda::describe_device(options.device)),
       limits_(limits_of(config_, options)),
-      sizes_(sizes_of(weights, limits_, options, usual_ranges)),
+      sizes_(sizes_of(weights, limits_, options, inside.usual_ranges)),
       upload_(begin_upload(weights, sizes_, options, device_)),
       weights_(weights, options.weights, options.device, *upload_),
       work_(weights, sizes_, options.device, *upload_),
       library_(options.gemm == CudaGemm::cublaslt
-                   ? cuda::make_lt_gemm(options.device, options.gemm_record)
+                   ? inside.make_library(options.device, options.gemm_record)
                    : nullptr),
       forward_({config_, weights_, work_, library_.get(), !device_.multiplies_bf16(),
                 sizes_.decode_parts, library_ ? limits_.slices : sizes_.rows}),
       batch_(limits_),
       staging_(options.device, StepBatch::most_bytes(limits_), "the tables of a step"),
       last_work_(std::make_shared<LastWork>(options.device)),
-      stream_(options.device) {
+      stream_(options.device),
+      sampling_(options.device, limits_.slices, config_.vocab_size, stream_) {
   upload_->finish();
   upload_ = nullptr;
   if (library_) choose_library();
   reserve_logits(limits_.slices);
+}
+
+CudaBackend::~CudaBackend() {
+  try {
+    stream_.finish();             // before the memory goes that it works on
+  } catch (const DeviceError&) {  // nothing of it will run any more
+  }
 }
 
 void CudaBackend::choose_library() {
@@ -223,6 +232,15 @@ StepLogits CudaBackend::read_logits() {
   stream_.copy_to_host(host_logits_.data(), logits_.data(), bytes);
   stream_.finish();
   return {host_logits_.as<float>(), logits_rows_, config_.vocab_size};
+}
+
+bool CudaBackend::sample(std::span<const SampleRow> rows, std::int32_t vocab,
+                         std::vector<SampledRow>& out) {
+  for (const SampleRow& row : rows) {
+    check(row.row >= 0 && row.row < logits_rows_, "sample: the last step has no such row");
+  }
+  sampling_.sample(rows, vocab, logits_.as<float>(), config_.vocab_size, out);
+  return true;
 }
 
 std::shared_ptr<Arena> CudaBackend::make_arena(std::size_t bytes) {

@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,29 +19,37 @@
 #include "model/net/cuda_arena.hpp"
 #include "model/net/cuda_batch.hpp"
 #include "model/net/cuda_forward.hpp"
+#include "model/net/cuda_sampling.hpp"
 #include "model/net/cuda_weights.hpp"
 #include "model/net/cuda_work.hpp"
 
 namespace cairn::model {
+
+/// What tests set.
+struct CudaInside {
+  /// Ranges of 512 tokens that attention of a full batch works on at once, for each sequence.
+  /// Longer contexts take their turns.
+  std::int32_t usual_ranges = 64;
+  std::function<std::unique_ptr<kernels::cuda::LtGemm>(int device, const std::string& record)>
+      make_library = kernels::cuda::make_lt_gemm;
+};
 
 /// Everything of a step goes to one stream: tables up in one copy, launches, and what the caller
 /// asks for down again. The host waits for the device in read_logits and sample alone, and when it
 /// is two steps ahead.
 class CudaBackend final : public Backend {
  public:
-  /// Ranges of 512 tokens that attention of a full batch works on at once, for each sequence.
-  /// Longer contexts take their turns.
-  static constexpr std::int32_t kUsualRanges = 64;
-
   /// The weights may go once it returns.
-  CudaBackend(const Weights& weights, const CudaOptions& options,
-              std::int32_t usual_ranges = kUsualRanges);
+  CudaBackend(const Weights& weights, const CudaOptions& options, const CudaInside& inside = {});
+  ~CudaBackend() override;
 
   const ModelConfig& config() const override { return config_; }
   MemoryLayout layout() const override;
   BackendInfo info() const override;
   StepLogits step(std::span<const StepSlice> slices) override;
   StepLogits read_logits() override;
+  bool sample(std::span<const SampleRow> rows, std::int32_t vocab,
+              std::vector<SampledRow>& out) override;
   std::shared_ptr<Arena> make_arena(std::size_t bytes) override;
   void use_arena(std::shared_ptr<Arena> arena) override;
   std::uint64_t free_bytes() const override;
@@ -91,7 +101,8 @@ class CudaBackend final : public Backend {
   std::shared_ptr<CudaArena> arena_;
   std::shared_ptr<LastWork> last_work_;
   std::map<GraphSize, RecordedStep> graphs_;
-  kernels::cuda::WorkStream stream_;  // its destructor waits, before anything else goes
+  kernels::cuda::WorkStream stream_;
+  CudaSampling sampling_;
 };
 
 }  // namespace cairn::model

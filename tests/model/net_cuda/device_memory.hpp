@@ -18,7 +18,8 @@ namespace cairn::testing {
 /// hold it. Not thread-safe.
 class ArenaMemory : public std::enable_shared_from_this<ArenaMemory> {
  public:
-  explicit ArenaMemory(std::size_t bytes) : bytes_(bytes) {}
+  /// Where times are measured, pieces need not be `zeroed`.
+  explicit ArenaMemory(std::size_t bytes, bool zeroed = true) : bytes_(bytes), zeroed_(zeroed) {}
 
   /// The first backend makes the arena, those after it go on with it, one at a time.
   void serve(model::Backend& backend) {
@@ -55,12 +56,13 @@ class ArenaMemory : public std::enable_shared_from_this<ArenaMemory> {
     }
     std::byte* const piece = free.back();
     free.pop_back();
-    arena_->write(std::vector<std::byte>(bytes), piece);
+    if (zeroed_) arena_->write(std::vector<std::byte>(bytes), piece);
     return {piece,
             [self = shared_from_this(), bytes](std::byte* p) { self->free_[bytes].push_back(p); }};
   }
 
   std::size_t bytes_;
+  bool zeroed_;
   std::shared_ptr<model::Arena> arena_;
   std::size_t next_ = 0;
   std::map<std::size_t, std::vector<std::byte*>> free_;  // by size

@@ -2,6 +2,7 @@
 // What a step of the CUDA backend queues: launches, graphs, copies, waits and bytes.
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "model/net/cuda_backend.hpp"
 #include "model/net/weights.hpp"
@@ -108,7 +109,7 @@ TEST_CASE("a context that grows into its second range decodes to the bits of its
   const std::vector<float> want = logits_of(device.backend);
 
   // The same arena and weights, but attention has room for two ranges only.
-  CudaBackend turns(*random_weights(testing::small_shape(), 5), options, 1);
+  CudaBackend turns(*random_weights(testing::small_shape(), 5), options, {.usual_ranges = 1});
   for (Backend* backend : {static_cast<Backend*>(&device.backend), static_cast<Backend*>(&turns)}) {
     DrivenSequence again = DrivenSequence::resume(whole, kFrom, saved.get());
     DrivenSequence beside = device.prefilled(3);
@@ -126,21 +127,140 @@ TEST_CASE("a context that grows into its second range decodes to the bits of its
   }
 }
 
-TEST_CASE("a decode step is one copy up and one graph, waits once and allocates nothing") {
+TEST_CASE("a decode step is one copy up and one graph, and waits once, for its tokens") {
   Device device(testing::small_shape());
   DrivenSequence a = device.prefilled(5);
   DrivenSequence b = device.prefilled(20);
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  const std::vector<SampleRow> rows{{0, &greedy}, {1, &greedy}};
+  std::vector<SampledRow> sampled;
   for (int i = 0; i < 2; ++i) {  // until its graph is there
     decode(device.backend, {&a, &b}, 3);
-    logits_of(device.backend);
+    device.backend.sample(rows, 64, sampled);
   }
   const simt::DeviceCounts before = simt::device_counts();
   decode(device.backend, {&a, &b}, 3);
-  const simt::DeviceCounts queued = simt::device_counts() - before;
-  CHECK(queued == simt::DeviceCounts{.copies = 1, .graphs = 1});
-  device.backend.read_logits();
+  CHECK(simt::device_counts() - before == simt::DeviceCounts{.copies = 1, .graphs = 1});
+  device.backend.sample(rows, 64, sampled);
   const simt::DeviceCounts all = simt::device_counts() - before;
-  CHECK(all == simt::DeviceCounts{.host_waits = 1, .copies = 2, .graphs = 1});
+  CHECK(all == simt::DeviceCounts{.host_waits = 1, .launches = 1, .copies = 3, .graphs = 1});
+}
+
+TEST_CASE("rows of a step are sampled on the device as the host would, however many they are") {
+  CudaOptions options;
+  options.max_slices = 3;  // sampled that many at a time
+  Device device(testing::small_shape(), options);
+  DrivenSequence sequence(device.backend, device.memory);
+  const std::vector<std::int32_t> tokens{5, 9, 2, 40, 33};
+  const StepSlice slice = sequence.slice(tokens, 1);
+  device.backend.step({&slice, 1});
+  sequence.advance();
+  std::vector<SamplingParams> params(4);
+  params[0].temperature = 0;
+  params[1].seed = 7;
+  params[2].top_k = 5;
+  params[2].top_p = 0.8F;
+  params[3].repetition_penalty = 3;
+  params[3].logit_bias = {{17, 2.0F}};
+  TokenHistory history;
+  history.add_prompt(tokens);
+  // Enough that the tables have to grow.
+  params[3].logit_bias.resize(9000, {17, 0.0F});
+  std::vector<SampleRow> rows;
+  for (std::int32_t row = 3; row >= 0; --row) {
+    for (const SamplingParams& p : params) rows.push_back({row, &p, &history, 1, 77});
+  }
+  std::vector<SampledRow> got;
+  REQUIRE(device.backend.sample(rows, 61, got));
+  const StepLogits logits = device.backend.read_logits();
+  Sampler sampler(61);
+  REQUIRE(got.size() == rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int32_t want =
+        sampler.sample(logits.row(rows[i].row), *rows[i].params, &history, 1, 77);
+    CHECK(got[i].token == want);
+    CHECK(got[i].finite);
+  }
+  const std::vector<SampleRow> beyond{{4, &params[0]}};
+  CHECK_THROWS_AS(device.backend.sample(beyond, 61, got), InvariantError);
+}
+
+TEST_CASE("a step is over when sample returns, also without rows") {
+  Device device(testing::small_shape());
+  DrivenSequence sequence = device.prefilled(5);
+  const std::vector<std::int32_t> tokens{1, 2};
+  const StepSlice slice = sequence.slice(tokens);
+  device.backend.step({&slice, 1});
+  std::vector<SampledRow> none;
+  const simt::DeviceCounts before = simt::device_counts();
+  CHECK(device.backend.sample({}, 64, none));
+  CHECK(simt::device_counts() - before == simt::DeviceCounts{.host_waits = 1});
+}
+
+TEST_CASE("a library's GEMM has room for the whole buckets that it reads and writes") {
+  // Stands for a library whose rows keep their bits: our own kernel, on every row of the bucket.
+  class Library final : public kernels::cuda::LtGemm {
+   public:
+    bool prepare(kernels::cuda::Bf16Weight, std::int64_t n, std::int64_t, bool bf16_out,
+                 std::int64_t max_rows) override {
+      CHECK(!bf16_out);
+      const bool takes = n != 32;  // output projections and down are left to us
+      if (takes) most_[n] = max_rows;
+      return takes;
+    }
+    bool run(kernels::cuda::Stream stream,
+             const kernels::cuda::GemmArgs<kernels::cuda::Bf16Weight, float>& args) override {
+      CHECK(args.rows <= most_.at(args.n));
+      auto bucket = args;
+      bucket.rows = kernels::cuda::gemm_bucket(args.rows);
+      kernels::cuda::gemm(stream, bucket);
+      ++runs_;
+      return true;
+    }
+    bool run(kernels::cuda::Stream,
+             const kernels::cuda::GemmArgs<kernels::cuda::Bf16Weight, Bf16>&) override {
+      return false;
+    }
+    int rejected() const override { return 0; }
+    int runs() const { return runs_; }
+
+   private:
+    std::map<std::int64_t, std::int64_t> most_;  // rows, by n
+    int runs_ = 0;
+  };
+  CudaOptions options;
+  options.max_slices = 2;
+  options.max_step_tokens = 20;
+  ModelConfig c = testing::small_shape();
+  c.vocab_size = c.sampled_vocab = 128;  // no other weight has so many rows
+  const auto weights = random_weights(c, 5);
+  const auto run = [&](CudaBackend& backend) {
+    const auto pieces = std::make_shared<testing::ArenaMemory>(std::size_t{1} << 20);
+    pieces->serve(backend);
+    const testing::DeviceMemory memory = pieces->interface();
+    DrivenSequence sequence(backend, memory);
+    std::vector<std::int32_t> tokens(19);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(3 * i);
+    std::vector<std::vector<float>> logits{sequence.run(tokens)};
+    for (int i = 0; i < 3; ++i) {
+      decode(backend, {&sequence}, 3);
+      logits.push_back(logits_of(backend));
+    }
+    return logits;
+  };
+  CudaBackend ours(*weights, options);
+  const auto want = run(ours);
+  options.gemm = CudaGemm::cublaslt;
+  Library* library = nullptr;
+  CudaBackend theirs(*weights, options, {.make_library = [&](int, const std::string&) {
+    auto made = std::make_unique<Library>();
+    library = made.get();
+    return made;
+  }});
+  CHECK((run(theirs) == want));
+  CHECK(theirs.info().gemm == "cublaslt");
+  CHECK(library->runs() > 20);
 }
 
 TEST_CASE("a step launches nine kernels a layer while every slice has one row, ten when mixed") {
