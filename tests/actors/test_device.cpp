@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A running engine whose model and memory are on a device.
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -153,6 +154,27 @@ TEST_CASE("options that contradict the device are refused by name") {
   refused([](auto& o) { o.weights = "int8"; }, "int8 is for CUDA devices");
   refused([](auto& o) { o.device = "cuda", o.kv = "f32"; }, "f32 is for the CPU");
   CHECK(actors::cuda_index("cuda:12") == 12);
+}
+
+TEST_CASE("without a CUDA device, cuda is refused with the reason and auto takes the CPU") {
+  // For the driver of a machine that has one: read at its first use in the process.
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  EngineOptions o = tiny();
+  for (const char* device : {"cuda", "cuda:0"}) {
+    o.device = device;
+    try {
+      make_engine(o);
+      FAIL("there is a device");
+    } catch (const DeviceError& e) {
+      const std::string what = e.what();
+      CHECK(what.find("CUDA") != std::string::npos);
+      CHECK(what.find('\n') == std::string::npos);
+    }
+  }
+  o.device = "auto";
+  CHECK(make_engine(o)->info().device == "cpu");
+  o.weights = "int8";
+  CHECK_THROWS_WITH(make_engine(o), Catch::Contains("int8 needs a CUDA device: "));
 }
 
 TEST_CASE("auto with keys and values that only the CPU has takes the CPU and says why") {
