@@ -51,8 +51,8 @@ void CudaForward::norm(const ForwardStep& step, const float* w, const float* upd
   cuda::add_rms_norm(step.stream, args);
 }
 
-void CudaForward::recurrent(const ForwardStep& step, const DeviceLayer& layer,
-                            std::int32_t index) const {
+void CudaForward::recurrent(const ForwardStep& step, const DeviceLayer& layer, std::int32_t index,
+                            bool unread) const {
   const ModelConfig& c = p_.config;
   const DeviceWork& work = p_.work;
   const std::int64_t rows = step.tables.rows;
@@ -78,6 +78,7 @@ void CudaForward::recurrent(const ForwardStep& step, const DeviceLayer& layer,
   cuda::delta_rule(step.stream,
                    {conv.pass, conv.shape, work.qkv, work.gates, offset, work.recurred});
 
+  if (unread) return;
   cuda::GatedNormArgs<Bf16> norm;
   norm.o = work.recurred;
   norm.z = work.wide + c.conv_channels();
@@ -92,8 +93,8 @@ void CudaForward::recurrent(const ForwardStep& step, const DeviceLayer& layer,
 }
 
 template <class Element>
-void CudaForward::attention(const ForwardStep& step, const DeviceLayer& layer,
-                            std::int32_t index) const {
+void CudaForward::attention(const ForwardStep& step, const DeviceLayer& layer, std::int32_t index,
+                            bool unread) const {
   const ModelConfig& c = p_.config;
   const DeviceWork& work = p_.work;
   const StepTables& t = step.tables;
@@ -126,6 +127,7 @@ void CudaForward::attention(const ForwardStep& step, const DeviceLayer& layer,
   rope.q_out = reinterpret_cast<Element*>(work.queries);
   cuda::qk_rope(step.stream, rope);
 
+  if (unread) return;
   cuda::AttentionDecodeArgs<Element, Bf16> args;
   args.kv = rope.kv;
   args.q = rope.q_out;
@@ -204,19 +206,22 @@ void CudaForward::queue(const ForwardStep& step) const {
   const float* update = nullptr;
   std::int32_t index[2] = {0, 0};  // by kind
   for (const DeviceLayer& layer : p_.weights.layers) {
+    // The last layer owes a step without logits what it leaves to later ones.
+    const bool unread = step.tables.logits_count == 0 && &layer == &p_.weights.layers.back();
     norm(step, layer.input_norm, update);
     if (layer.kind == LayerKind::linear_attention) {
-      recurrent(step, layer, index[0]++);
+      recurrent(step, layer, index[0]++, unread);
     } else if (p_.half) {
-      attention<F16>(step, layer, index[1]++);
+      attention<F16>(step, layer, index[1]++, unread);
     } else {
-      attention<Bf16>(step, layer, index[1]++);
+      attention<Bf16>(step, layer, index[1]++, unread);
     }
+    if (unread) return;
     gemm(step, layer.out, work.mixed, step.tables.rows, work.update);
     update = work.update;
     mlp(step, layer);
   }
-  if (step.tables.logits_count > 0) head(step);
+  head(step);
 }
 
 }  // namespace cairn::model

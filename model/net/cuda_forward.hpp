@@ -39,9 +39,12 @@ class CudaForward {
   void queue(const ForwardStep& step) const;
 
  private:
-  void recurrent(const ForwardStep& step, const DeviceLayer& layer, std::int32_t index) const;
+  // Both leave a layer's state or keys behind; `unread`: and nothing else.
+  void recurrent(const ForwardStep& step, const DeviceLayer& layer, std::int32_t index,
+                 bool unread) const;
   template <class Element>
-  void attention(const ForwardStep& step, const DeviceLayer& layer, std::int32_t index) const;
+  void attention(const ForwardStep& step, const DeviceLayer& layer, std::int32_t index,
+                 bool unread) const;
   void mlp(const ForwardStep& step, const DeviceLayer& layer) const;
   void head(const ForwardStep& step) const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <tuple>
 
 #include "model/net/cuda_backend.hpp"
 #include "model/net/weights.hpp"
@@ -196,6 +197,29 @@ TEST_CASE("a step is over when sample returns, also without rows") {
   const simt::DeviceCounts before = simt::device_counts();
   CHECK(device.backend.sample({}, 64, none));
   CHECK(simt::device_counts() - before == simt::DeviceCounts{.host_waits = 1});
+}
+
+TEST_CASE("a step whose logits nobody reads leaves the same state and keys, with fewer launches") {
+  for (const bool attention_first : {false, true}) {
+    Device device(testing::small_shape(attention_first), without_graphs());
+    const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5};
+    const auto run = [&](std::int32_t logits_from) {
+      DrivenSequence sequence(device.backend, device.memory);
+      const StepSlice slice = sequence.slice(tokens, logits_from);
+      const simt::DeviceCounts before = simt::device_counts();
+      device.backend.step({&slice, 1});
+      const std::int64_t launches = (simt::device_counts() - before).launches;
+      sequence.advance();
+      return std::tuple(sequence.state_bytes(), sequence.kv_bytes(), launches);
+    };
+    const auto [state, kv, launches] = run(4);
+    const auto [unread_state, unread_kv, unread_launches] = run(-1);
+    CHECK((unread_state == state));
+    CHECK((unread_kv == kv));
+    // Of the last layer: norm, projection, then rotation, or convolution and recurrence.
+    CHECK(unread_launches == 1 + (attention_first ? 8 + 4 : 9 + 3));
+    CHECK(launches == 3 + 9 + 8);  // a prompt's attention is one launch
+  }
 }
 
 TEST_CASE("a library's GEMM has room for the whole buckets that it reads and writes") {
