@@ -80,10 +80,14 @@ struct ConvGates {
     }
     CAIRN_UNROLL
     for (int j = 0; j + 1 < kTaps; ++j) {
-      row[j] =
-          chunk.token == 0
-              ? load_global(reinterpret_cast<const V*>(slice.state + windows.offset + j * channels))
-              : load_row(chunk.token + j - (kTaps - 1));
+      if (chunk.token > 0) {
+        row[j] = load_row(chunk.token + j - (kTaps - 1));
+      } else if (live) {  // or it is channel 0's window, which its own lane writes meanwhile
+        row[j] =
+            load_global(reinterpret_cast<const V*>(slice.state + windows.offset + j * channels));
+      } else {
+        row[j] = V{};
+      }
     }
     const int tokens = tokens_of(chunk, slice);
     const bool whole = slice.tokens <= kChunkTokens;
