@@ -27,7 +27,7 @@ double KernelClock::measured(const char* name) const {
 std::pair<double, std::string> KernelClock::bound(const Work& work) const {
   std::pair<double, std::string> most{0, ""};
   const auto take = [&](double amount, double a_microsecond, const char* what) {
-    if (a_microsecond > 0) most = std::max(most, {amount / a_microsecond, what});
+    if (amount > 0 && a_microsecond > 0) most = std::max(most, {amount / a_microsecond, what});
   };
   take(work.bytes, 1e3 * measured(kBandwidth), "of reading speed");
   take(work.matrix_ops, 1e6 * measured(kMatrixRate), "of the matrix rate");

@@ -21,8 +21,12 @@ rows = run["rows"]
 names = {(row["part"], row["name"]) for row in rows}
 for wanted in [("device", "device"), ("rows of our GEMM", "head, bf16"), ("bandwidth", "read bandwidth"),
                ("matrix rate", "matrix rate"), ("graphs and launches", "a node of a graph"),
-               ("tests: gemm", "gemm"), ("tests: attention", "attention")]:
+               ("tests: gemm", "gemm"), ("tests: attention", "attention"), ("exactness", "bf16"),
+               ("kernels", "gemm head, 1 row"), ("kernels", "swiglu, 1 row"), ("speed", "prefill 24"),
+               ("speed", "decode 2, graphs"), ("speed", "decode 2, no graphs"),
+               ("speed", "first token, cached on the host"), ("exactness of int8", "int8")]:
     assert wanted in names, f"no row {wanted}"
+assert not any("no time left" in row.get("note", "") for row in rows), "a part had no time"
 assert all(row["value"] >= 0 for row in rows if "unit" in row), "a value is no number"
 PYTHON
 

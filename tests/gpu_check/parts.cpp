@@ -22,7 +22,15 @@ std::vector<Part> all_parts() {
     parts.push_back({"tests: " + subject, 30, 3, true,
                      [subject](Context& context) { run_tests(context, subject); }});
   }
-  parts.push_back({"kernels", 40, 5, false, measure_kernels});
+  const std::vector<Part> rest = {
+      {"exactness", 80, 10, true, check_exactness},
+      {"kernels", 30, 5, false, measure_kernels},
+      {"speed", 60, 10, false, measure_speed},
+      {"exactness of int8", 60, 20, true, check_exactness_int8},
+      {"exactness of cuBLASLt", 60, 20, true, check_exactness_cublaslt},
+      {"speed of int8", 30, 10, false, measure_speed_int8},
+  };
+  parts.insert(parts.end(), rest.begin(), rest.end());
   return parts;
 }
 

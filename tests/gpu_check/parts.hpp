@@ -58,6 +58,11 @@ void check_gemm_rows(Context& context);
 void check_cublaslt(Context& context);
 void run_tests(Context& context, const std::string& subject);
 void measure_kernels(Context& context);
+void check_exactness(Context& context);
+void check_exactness_int8(Context& context);
+void check_exactness_cublaslt(Context& context);
+void measure_speed(Context& context);
+void measure_speed_int8(Context& context);
 
 /// Runs the parts one after another within `seconds`; rows go to `rows_path`. The rows.
 std::vector<Row> run_parts(const std::vector<Part>& parts, double seconds,
