@@ -44,7 +44,7 @@ struct SampleSearch {
   __device__ Word find(Word left, const Value& value, Shared& shared) const {
     Word low = 0;
     Word high = ~Word{0};
-    for (;;) {
+    for (int rounds = 0; rounds < 8; ++rounds) {
       Word least = ~Word{0};
       Word most = 0;
       each([&](Word rank) {
@@ -65,6 +65,7 @@ struct SampleSearch {
       high = low + ((Word{1} << shift) - 1);
       left = shared.left;
     }
+    return low;
   }
 
  private:

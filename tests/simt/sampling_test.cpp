@@ -38,6 +38,25 @@ TEST_CASE("a row samples the same alone, in another place and beside padding, wh
   REQUIRE(scratch.zeros_stand());
 }
 
+TEST_CASE("a nucleus ends where top-k's share of its last bin says") {
+  // Weights 1, 100 of about e^-0.5 and 400 of e^-1, of which top-k takes 50: half of the 80 that
+  // are left lies among the hundred, half of all 208 would not.
+  Floats row(600, -50.0F);
+  row[599] = 2.0F;
+  for (std::size_t i = 0; i < 100; ++i) row[5 * i] = 1.5F + 1e-3F * static_cast<float>(i);
+  for (std::size_t i = 0; i < 400; ++i) row[i + i / 4 + 1] = 1.0F;
+  SamplingCase c(600);
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    SamplingParams p;
+    p.seed = seed;
+    p.top_k = 151;
+    p.top_p = 0.5F;
+    c.add(row, p);
+  }
+  const Scratch scratch(4, 600, 0);
+  c.require_cpu_tokens(c.run_all(scratch));
+}
+
 TEST_CASE("a cut through more equal logits than are listed is the CPU's") {
   constexpr std::int32_t kVocab = 17000;
   SamplingCase c(kVocab);
