@@ -42,3 +42,12 @@ TEST_CASE("a model gives the same bits however a device runs it") {
   CHECK(report.failures.empty());
   CHECK(report.checks > 50);
 }
+
+// One of a key can vanish: attention's weights are rounded to bf16.
+TEST_CASE("the suite notices one unit in the last place of a state restored on a device") {
+  Backends backends{random_weights(testing::small_shape(), 11)};
+  testing::ExactnessOptions options;
+  options.short_tokens = 18;
+  options.long_tokens = 2;
+  CHECK(testing::detects_one_ulp(backends.make(), false, options, backends.memory->interface()));
+}
