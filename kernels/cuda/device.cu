@@ -53,6 +53,8 @@ int count_devices() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary) throw_old_driver();
+  if (status == cudaErrorSystemDriverMismatch) throw DeviceError(text_of_mixed_driver());
+  if (status == cudaErrorSystemNotReady) throw DeviceError(text_of_unready_system());
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
     throw DeviceError(text_of_no_device());
   }
@@ -102,7 +104,9 @@ DeviceDescription describe_device(int index) {
   if (!device.supported()) {
     throw DeviceError(text_of_old_architecture(index, device.architecture()));
   }
-  check_cuda(enter(index), "opening the device");
+  const cudaError_t entered = enter(index);
+  if (entered == cudaErrorDevicesUnavailable) throw DeviceError(text_of_busy_device(index));
+  check_cuda(entered, "opening the device");
   cudaFuncAttributes attributes;
   const cudaError_t compiled = cudaFuncGetAttributes(&attributes, compiled_for_this_device);
   if (compiled == cudaErrorNoKernelImageForDevice || compiled == cudaErrorInvalidDeviceFunction) {

@@ -36,6 +36,15 @@ inline std::string text_of_old_driver(const std::string& driver, const std::stri
          needed + " or later";
 }
 
+inline std::string text_of_mixed_driver() {
+  return "no CUDA device: the NVIDIA driver's library and its kernel module are of different "
+         "versions (after an update: restart the machine)";
+}
+
+inline std::string text_of_unready_system() {
+  return "no CUDA device: the system is not ready (with NVSwitch the fabric manager has to run)";
+}
+
 inline std::string text_of_no_device() {
   return "no CUDA device: the driver sees none (CUDA_VISIBLE_DEVICES may hide them)";
 }
@@ -47,6 +56,10 @@ inline std::string text_of_wrong_index(int index, int count) {
 
 inline std::string text_of_old_architecture(int index, const std::string& architecture) {
   return device_name(index) + " is " + architecture + ", and the kernels need sm_75 or later";
+}
+
+inline std::string text_of_busy_device(int index) {
+  return device_name(index) + " is busy or not available: another process may have it for itself";
 }
 
 inline std::string text_of_missing_code(int index, const std::string& architecture) {
