@@ -78,19 +78,6 @@ void check_matrix(const DeviceMatrix& got, const kernels::PackedMatrix& want, Cu
   CHECK(same);
 }
 
-std::string message_of(const std::function<void()>& fails) {
-  try {
-    fails();
-  } catch (const DeviceError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("weights arrive row by row as the file has them, in bf16 or rounded to 8 bits") {
@@ -240,9 +227,8 @@ TEST_CASE("a malformed step is refused before anything is queued") {
 TEST_CASE("a model that does not fit is refused with the bytes, before anything is allocated") {
   const simt::WithDevices small({.memory = 300000});
   const simt::DeviceCounts before = simt::device_counts();
-  const std::string message = message_of([] { small_backend(); });
-  CHECK(contains(message, "cuda:0 has not the memory for the model: "));
-  CHECK(contains(message, "needed, 292.97 KiB free"));
+  CHECK_THROWS_WITH(small_backend(), Catch::Contains("cuda:0 has not the memory for the model: ") &&
+                                         Catch::Contains("needed, 292.97 KiB free"));
   CHECK(simt::device_counts() - before == simt::DeviceCounts{});
 }
 
@@ -252,8 +238,9 @@ TEST_CASE("an arena that does not fit is refused; what is free leaves a reserve"
   const std::uint64_t free = backend->free_bytes();
   CHECK(free < (std::uint64_t{60} << 20));
   CHECK(free > (std::uint64_t{20} << 20));
-  CHECK(contains(message_of([&] { backend->make_arena(std::size_t{64} << 20); }),
-                 "cuda:0 has not the memory for blocks and states: 64.00 MiB needed"));
+  CHECK_THROWS_WITH(
+      backend->make_arena(std::size_t{64} << 20),
+      Catch::Contains("cuda:0 has not the memory for blocks and states: 64.00 MiB needed"));
   const auto arena = backend->make_arena(free);
   CHECK(backend->free_bytes() == 0);
 }
@@ -261,11 +248,11 @@ TEST_CASE("an arena that does not fit is refused; what is free leaves a reserve"
 TEST_CASE("a model of other dimensions, and a device that is not there, are refused by name") {
   ModelConfig c = testing::small_shape();
   c.linear_key_dim = c.linear_value_dim = 32;
-  CHECK(contains(message_of([&] { make_cuda_backend(random_weights(c, 5), {}); }),
-                 "recurrent heads have 32 and 32 dims"));
+  CHECK_THROWS_WITH(make_cuda_backend(random_weights(c, 5), {}),
+                    Catch::Contains("recurrent heads have 32 and 32 dims"));
   CudaOptions other;
   other.device = 3;
-  CHECK(contains(message_of([&] { small_backend(other); }), "there is no cuda:3"));
+  CHECK_THROWS_WITH(small_backend(other), Catch::Contains("there is no cuda:3"));
 }
 
 TEST_CASE("a lost device ends steps with DeviceLost, and the backend can still be taken down") {
