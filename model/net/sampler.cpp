@@ -19,10 +19,26 @@ using kernels::rank_logit;
 using kernels::rank_of;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr std::int64_t kBlock =
-    512;  // ids whose maximum and sum are known: most are looked at once
+// Ids whose maximum and sum are kept, so that most need not be looked at one by one.
+constexpr std::int64_t kBlock = 512;
 constexpr std::size_t kHeapMax = 256;     // up to here one pass with a small heap beats bins
 constexpr float kLikelyExponent = -8.0F;  // a nucleus seldom reaches below
+
+// What is left to draw from: logits of at least `from` with weights (WeightArgs) and a rank of at
+// least `cut`, whose logit is `from`.
+struct Kept {
+  kernels::WeightArgs weights;
+  std::uint64_t cut = 0;
+
+  void cut_at(std::uint64_t rank) {
+    cut = rank;
+    weights.from = rank_logit(rank);
+  }
+  std::uint64_t weight(float x) const {
+    const float e = kernels::weight_exponent(x, weights.max, weights.inverse_temperature);
+    return kernels::weight_of(kernels::exp_f32(e), weights.min_p);
+  }
+};
 
 // The part of x that block b is.
 std::span<const float> block_of(std::span<const float> x, std::size_t b) {
@@ -77,22 +93,6 @@ void TokenHistory::add_prompt(std::span<const std::int32_t> tokens) {
 }
 
 void TokenHistory::add_generated(std::int32_t token) { ++entry(token).generated; }
-
-// What is left to draw from: logits of at least `from` with weights (WeightArgs) and a rank of at
-// least `cut`, whose logit is `from`.
-struct Kept {
-  kernels::WeightArgs weights;
-  std::uint64_t cut = 0;
-
-  void cut_at(std::uint64_t rank) {
-    cut = rank;
-    weights.from = rank_logit(rank);
-  }
-  std::uint64_t weight(float x) const {
-    const float e = kernels::weight_exponent(x, weights.max, weights.inverse_temperature);
-    return kernels::weight_of(kernels::exp_f32(e), weights.min_p);
-  }
-};
 
 struct Sampler::Impl {
   Impl(std::int32_t vocab, const std::string& isa)
