@@ -248,7 +248,9 @@ class RealLtGemm final : public LtGemm {
                        preference, 1, &result, &found);
     lib_.preference_destroy(preference);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED) lib_.check(status, "the choice of an algorithm");
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0) return std::nullopt;
+    if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) {
+      return std::nullopt;
+    }
     LtAlgorithm algorithm;
     std::memcpy(algorithm.words.data(), result.algo.data, sizeof result.algo.data);
     return algorithm;
