@@ -60,6 +60,7 @@ void measure_kernels(Context& context) {
   measure_recurrence(clock);
   measure_attention(clock);
   measure_pointwise(clock);
+  measure_sampling(clock);
 }
 
 }  // namespace cairn::gpu_check

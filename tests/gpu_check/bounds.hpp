@@ -41,11 +41,11 @@ class KernelClock {
   double lanes_ = 0;  // fp32 lanes of the device
 };
 
-/// The kernels that multiply by weights, by kind of rows; then all others.
 void measure_projections(KernelClock& clock);
 void measure_recurrence(KernelClock& clock);
 void measure_attention(KernelClock& clock);
 void measure_pointwise(KernelClock& clock);
+void measure_sampling(KernelClock& clock);
 
 /// Rows of a long prefill.
 inline constexpr std::int64_t kPrefillRows = kDryRun ? 17 : 2048;
