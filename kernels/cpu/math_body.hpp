@@ -6,14 +6,15 @@
 
 namespace cairn::kernels {
 
-/// e^x. x = n ln 2 + r, |r| <= ln 2 / 2, Taylor series of e^r to degree 7 (remainder 5e-9 of the
-/// result), then two exact steps of scaling so that results below 2^-126 are rounded once. Error
-/// below 1 ulp.
+/// e^x = p 2^n for x within (-104, 89): x = n ln 2 + r, |r| <= ln 2 / 2, Taylor series of e^r to
+/// degree 7 (remainder 5e-9 of the result). Error of p below 1 ulp.
 template <class V>
-CAIRN_INLINE V exp_lanes(V x) {
-  // min(c, x) keeps x when it is NaN. The bounds lie beyond overflow and half the smallest
-  // denormal.
-  x = V::max(V::set1(-104.0F), V::min(V::set1(89.0F), x));
+struct ExpParts {
+  V p;
+  typename V::Int n;
+};
+template <class V>
+CAIRN_INLINE ExpParts<V> exp_parts(V x) {
   const V magic = V::set1(12582912.0F);  // 1.5 * 2^23: adding it leaves the integer in the low bits
   const V shifted = V::fma(x, V::set1(0x1.715476p+0F), magic);
   const V n = V::sub(shifted, magic);
@@ -26,13 +27,29 @@ CAIRN_INLINE V exp_lanes(V x) {
   p = V::fma(p, r, V::set1(0.5F));
   p = V::fma(V::mul(r, r), p, r);
   p = V::add(p, V::set1(1.0F));
-  const auto whole = V::isub(V::as_int(shifted), V::as_int(magic));
-  const auto half = V::template shift_right<1>(whole);
-  const auto rest = V::isub(whole, half);
+  return {p, V::isub(V::as_int(shifted), V::as_int(magic))};
+}
+
+/// e^x, scaled in two exact steps so that results below 2^-126 are rounded once.
+template <class V>
+CAIRN_INLINE V exp_lanes(V x) {
+  // min(c, x) keeps x when it is NaN. The bounds lie beyond overflow and half the smallest
+  // denormal.
+  x = V::max(V::set1(-104.0F), V::min(V::set1(89.0F), x));
+  const ExpParts<V> e = exp_parts(x);
+  const auto half = V::template shift_right<1>(e.n);
+  const auto rest = V::isub(e.n, half);
   const auto bias = V::iset1(127);
   const V scale_a = V::as_float(V::template shift_left<23>(V::iadd(half, bias)));
   const V scale_b = V::as_float(V::template shift_left<23>(V::iadd(rest, bias)));
-  return V::mul(V::mul(p, scale_a), scale_b);
+  return V::mul(V::mul(e.p, scale_a), scale_b);
+}
+
+/// The same bits for x from -87 to 0, where no result is denormal.
+template <class V>
+CAIRN_INLINE V exp_normal_lanes(V x) {
+  const ExpParts<V> e = exp_parts(x);
+  return V::mul(e.p, V::as_float(V::template shift_left<23>(V::iadd(e.n, V::iset1(127)))));
 }
 
 /// ln x. x = 2^e m with m in [sqrt 1/2, sqrt 2), ln m = 2 atanh(s), s = (m - 1) / (m + 1), odd

@@ -31,6 +31,7 @@ struct Weigh {
  private:
   using Int = typename V::Int;
   static constexpr float kInfinity = __builtin_inff();
+  static constexpr float kNoWeight = -87.0F;  // e^x is nothing beside 2^-40 there
   static constexpr float kStep = 0x1p+23F;
   static constexpr float kRest = 0x1.8p+23F;
   static constexpr std::int64_t kChunk = 16 * 2048;  // a lane's sum of rests stays below 2^31
@@ -62,7 +63,7 @@ struct Weigh {
   template <bool kSome>
   CAIRN_INLINE static V shares(V x, const WeightArgs& args) {
     const V exponent = V::mul(V::sub(x, V::set1(args.max)), V::set1(args.inverse_temperature));
-    V e = exp_lanes(V::max(exponent, V::set1(-104.0F)));  // which replaces a NaN
+    V e = exp_normal_lanes(V::max(exponent, V::set1(kNoWeight)));  // which replaces a NaN
     if (kSome) {
       e = V::select(V::less(x, V::set1(args.from)), V::zero(), e);
       e = V::select(V::less(e, V::set1(args.min_p > 1.0F ? 1.0F : args.min_p)), V::zero(), e);
