@@ -97,9 +97,9 @@ OpenDevice DeviceOpener::open() {
 }
 
 std::unique_ptr<model::Backend> DeviceOpener::open_again(
-    std::shared_ptr<model::Arena> arena) const {
+    const std::shared_ptr<model::Arena>& arena) const {
   std::unique_ptr<model::Backend> backend = cuda_ ? make_cuda(*cuda_) : make_cpu();
-  if (arena) backend->use_arena(std::move(arena));
+  if (arena) backend->use_arena(arena);
   return backend;
 }
 

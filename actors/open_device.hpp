@@ -36,7 +36,7 @@ class DeviceOpener {
   /// and available) and LoadError (options that this device has not).
   OpenDevice open();
   /// The device that open() chose, anew, with the arena of the backend that is gone.
-  std::unique_ptr<model::Backend> open_again(std::shared_ptr<model::Arena> arena) const;
+  std::unique_ptr<model::Backend> open_again(const std::shared_ptr<model::Arena>& arena) const;
 
  private:
   OpenDevice open_any_cuda();

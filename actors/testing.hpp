@@ -40,9 +40,7 @@ class SameBackend : public model::Backend {
   std::shared_ptr<model::Arena> make_arena(std::size_t bytes) override {
     return inner_->make_arena(bytes);
   }
-  void use_arena(std::shared_ptr<model::Arena> arena) override {
-    inner_->use_arena(std::move(arena));
-  }
+  void use_arena(const std::shared_ptr<model::Arena>& arena) override { inner_->use_arena(arena); }
   std::uint64_t free_bytes() const override { return inner_->free_bytes(); }
   HostSlotCopy host_slot_copy() const override { return inner_->host_slot_copy(); }
   void copy_kv_slots(const std::byte* from, std::byte* to, std::int32_t tokens) override {

@@ -123,7 +123,7 @@ class Backend {
   virtual std::shared_ptr<Arena> make_arena([[maybe_unused]] std::size_t bytes) { return nullptr; }
   /// Goes on with an arena, and what lies in it, that another backend of this device made and that
   /// is there no more. For backends whose make_arena gives one.
-  virtual void use_arena([[maybe_unused]] std::shared_ptr<Arena> arena) {}
+  virtual void use_arena([[maybe_unused]] const std::shared_ptr<Arena>& arena) {}
   /// What the device has left for an arena; 0: arenas are the host's memory.
   virtual std::uint64_t free_bytes() const { return 0; }
   /// copy_kv_slots on copies of blocks in host memory. Thread-safe, outlives the backend.
@@ -174,7 +174,7 @@ std::vector<CudaDevice> cuda_devices();
 class Weights;
 
 /// Throws DeviceError when the device cannot be used or has not the memory: names both.
-std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<const Weights> weights,
+std::unique_ptr<Backend> make_cuda_backend(const std::shared_ptr<const Weights>& weights,
                                            const CudaOptions& options);
 
 /// Throws DeviceError when `isa` is unknown or not supported here.

@@ -249,8 +249,8 @@ std::shared_ptr<Arena> CudaBackend::make_arena(std::size_t bytes) {
   return arena_;
 }
 
-void CudaBackend::use_arena(std::shared_ptr<Arena> arena) {
-  auto ours = std::dynamic_pointer_cast<CudaArena>(std::move(arena));
+void CudaBackend::use_arena(const std::shared_ptr<Arena>& arena) {
+  auto ours = std::dynamic_pointer_cast<CudaArena>(arena);
   check(ours != nullptr && ours->device() == options_.device,
         "arena: made by a backend of another device");
   ours->follow(last_work_);
@@ -328,7 +328,7 @@ std::vector<CudaDevice> cuda_devices() {
   return devices;
 }
 
-std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<const Weights> weights,
+std::unique_ptr<Backend> make_cuda_backend(const std::shared_ptr<const Weights>& weights,
                                            const CudaOptions& options) {
   check(weights != nullptr, "make_cuda_backend: no weights");
   return std::make_unique<CudaBackend>(*weights, options);

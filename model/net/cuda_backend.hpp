@@ -51,7 +51,7 @@ class CudaBackend final : public Backend {
   bool sample(std::span<const SampleRow> rows, std::int32_t vocab,
               std::vector<SampledRow>& out) override;
   std::shared_ptr<Arena> make_arena(std::size_t bytes) override;
-  void use_arena(std::shared_ptr<Arena> arena) override;
+  void use_arena(const std::shared_ptr<Arena>& arena) override;
   std::uint64_t free_bytes() const override;
   HostSlotCopy host_slot_copy() const override;
   void reset_state(std::byte* state) override;

@@ -13,8 +13,8 @@ constexpr const char* kReason =
 
 std::vector<CudaDevice> cuda_devices() { throw DeviceError(kReason); }
 
-std::unique_ptr<Backend> make_cuda_backend([[maybe_unused]] std::shared_ptr<const Weights> weights,
-                                           [[maybe_unused]] const CudaOptions& options) {
+std::unique_ptr<Backend> make_cuda_backend(const std::shared_ptr<const Weights>&,
+                                           const CudaOptions&) {
   throw DeviceError(kReason);
 }
 

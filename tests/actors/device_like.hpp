@@ -59,7 +59,7 @@ class DeviceLike final : public actors::SameBackend {
     seen_.arena = std::make_shared<testing::HostArena>(bytes);
     return seen_.arena;
   }
-  void use_arena(std::shared_ptr<model::Arena> arena) override {
+  void use_arena(const std::shared_ptr<model::Arena>& arena) override {
     check(arena == seen_.arena, "an arena of another device");
     ++seen_.arenas_taken_over;
   }

@@ -55,7 +55,7 @@ class FakeBackend final : public model::Backend {
   bool sample(std::span<const model::SampleRow> rows, std::int32_t vocab,
               std::vector<model::SampledRow>& out) override;
   std::shared_ptr<model::Arena> make_arena(std::size_t bytes) override;
-  void use_arena(std::shared_ptr<model::Arena> arena) override { arena_ = std::move(arena); }
+  void use_arena(const std::shared_ptr<model::Arena>& arena) override { arena_ = arena; }
   std::uint64_t free_bytes() const override { return options_.arena_bytes_free; }
   HostSlotCopy host_slot_copy() const override;
   void reset_state(std::byte* state) override;
