@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 
+#include "actors/disk_tier.hpp"
 #include "actors/open_device.hpp"
 #include "base/check.hpp"
 #include "base/log.hpp"
@@ -138,6 +139,27 @@ TEST_CASE("a lost device fails what runs and what waits, shows on health and sta
   CHECK_FALSE(engine->health().ready);
   CHECK(device.seen.backends == 1);
   require_empty_pools(*engine);
+}
+
+TEST_CASE("states on disk belong to a kind of device, its matrix kernels, weights and KV type") {
+  const auto bundle = engine::load_model_bundle(tiny());
+  const model::BackendInfo here{.device = "cuda:0 NVIDIA H200 (sm_90)",
+                                .isa = "sm_90",
+                                .weights = "bf16",
+                                .kv = "bf16",
+                                .gemm = "exact"};
+  const auto hash = [&](auto change) {
+    model::BackendInfo info = here;
+    change(info);
+    return actors::fingerprint_of(*bundle, info).hash();
+  };
+  const auto same = hash([](auto&) {});
+  CHECK(hash([](auto& i) { i.device = "cuda:3 NVIDIA H200 (sm_90)"; }) == same);
+  CHECK(hash([](auto& i) { i.device = "cuda:0 NVIDIA A100 (sm_80)"; }) != same);
+  CHECK(hash([](auto& i) { i.device = "cpu"; }) != same);
+  CHECK(hash([](auto& i) { i.gemm = "cublaslt"; }) != same);
+  CHECK(hash([](auto& i) { i.weights = "int8"; }) != same);
+  CHECK(hash([](auto& i) { i.kv = "f16"; }) != same);
 }
 
 TEST_CASE("options that contradict the device are refused by name") {
