@@ -29,6 +29,7 @@ std::vector<Part> all_parts() {
       {"exactness of int8", 60, 20, true, check_exactness_int8},
       {"exactness of cuBLASLt", 60, 20, true, check_exactness_cublaslt},
       {"speed of int8", 30, 10, false, measure_speed_int8},
+      {"speed of cuBLASLt", 30, 10, false, measure_speed_cublaslt},
   };
   parts.insert(parts.end(), rest.begin(), rest.end());
   return parts;

@@ -63,6 +63,7 @@ void check_exactness_int8(Context& context);
 void check_exactness_cublaslt(Context& context);
 void measure_speed(Context& context);
 void measure_speed_int8(Context& context);
+void measure_speed_cublaslt(Context& context);
 
 /// Runs the parts one after another within `seconds`; rows go to `rows_path`. The rows.
 std::vector<Row> run_parts(const std::vector<Part>& parts, double seconds,

@@ -198,6 +198,7 @@ void check_cublaslt(Context& context) {
                             2.0 * static_cast<double>(shape.n * shape.k * rows) / all / 1e9,
                             "TFLOP/s");
   }
+  context.report.measured("left to our kernel", lt->rejected(), "shapes");
 }
 
 }  // namespace cairn::gpu_check

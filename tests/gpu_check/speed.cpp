@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/bytes.hpp"
+#include "base/check.hpp"
 #include "tests/gpu_check/model.hpp"
 #include "tests/gpu_check/parts.hpp"
 
@@ -44,13 +45,13 @@ double seconds_of_bytes(const Context& context, double bytes) {
   return rate > 0 ? bytes / (rate * 1e9) : 0;
 }
 
-void measure_prefill(Context& context, Served& served) {
+void measure_prefill(Context& context, Served& served, const std::string& kind) {
   const model::ModelConfig& c = served_model();
   const auto layers =
       static_cast<double>(c.parameters() - std::int64_t{c.vocab_size} * c.hidden_size);
   for (const std::int32_t tokens : kDryRun ? std::vector<std::int32_t>{8, 24}
                                            : std::vector<std::int32_t>{512, 2048, 8192, 32768}) {
-    const std::string name = "prefill " + std::to_string(tokens);
+    const std::string name = "prefill " + std::to_string(tokens) + kind;
     if (!context.has_time(2, name)) return;
     const auto prompt = random_tokens(tokens, 1);
     double best = 1e9;
@@ -61,7 +62,7 @@ void measure_prefill(Context& context, Served& served) {
     const double bound = seconds_of_operations(context, 2 * layers * tokens);
     report_rate(context, name, tokens, best, bound, "of the matrix rate, by the projections alone");
     const double rule = measured(context, "delta_rule, 1 x 2048");
-    if (tokens != 8192 || rule == 0) continue;
+    if (tokens != 8192 || rule == 0 || !kind.empty()) continue;
     context.report.share("recurrence in prefill 8192", 1e-3 * rule * 4 * c.linear_layers(), "ms",
                          1e-6 * rule * 4 * c.linear_layers() / best, "of its time");
   }
@@ -177,7 +178,7 @@ void measure_speed(Context& context) {
   {
     Served served(weights, served_options());
     context.report.fact("backend", served.backend().info().device);
-    measure_prefill(context, served);
+    measure_prefill(context, served, "");
     measure_decode(context, served, "graphs");
     measure_copies(context, served);
     measure_first_token(context, served);
@@ -193,7 +194,20 @@ void measure_speed_int8(Context& context) {
   model::CudaOptions options = served_options();
   options.weights = model::CudaWeights::int8;
   Served served(served_weights(), options);
+  measure_prefill(context, served, ", int8");
   measure_decode(context, served, "int8");
+}
+
+void measure_speed_cublaslt(Context& context) {
+  model::CudaOptions options = served_options();
+  options.gemm = model::CudaGemm::cublaslt;
+  try {
+    Served served(served_weights(), options);
+    measure_prefill(context, served, ", cuBLASLt");
+    measure_decode(context, served, "cuBLASLt");
+  } catch (const DeviceError& error) {
+    context.report.skipped("cuBLASLt", error.what());
+  }
 }
 
 }  // namespace cairn::gpu_check
