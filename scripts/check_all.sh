@@ -90,6 +90,16 @@ if prefill < 100 or decode < 10:
 PY
 }
 
+# For a device, which need not be here.
+gpu_check() {
+  if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
+    echo "no nvcc on this machine: not compiled"
+    return 0
+  fi
+  cmake -S . -B build/gpu_check -G Ninja -DCMAKE_BUILD_TYPE=Release -DCAIRN_GPU_CHECK=ON \
+    -DCMAKE_CUDA_ARCHITECTURES=90-real >/dev/null && cmake --build build/gpu_check
+}
+
 reference_packages() {
   local venv=build/venv-reference
   { [ -d "$venv" ] || python3 -m venv "$venv"; } &&
@@ -123,6 +133,7 @@ long "the default rule against all others, on every recorded order" \
   "$out/bench/bench_reach" --threads 2 bench/traces
 long "what each part of the default rule is worth" "$out/bench/bench_leave_one_out" --threads 2 bench/traces
 check "bugs planted in CUDA kernels are found by their tests" python3 tests/simt/mutations/run.py
+check "what scripts/gpu_check.sh builds" gpu_check
 check "soak of $minutes minutes" python3 scripts/soak.py "$out/cairn" --minutes "$minutes"
 [ -z "$torch" ] || check "reference packages" reference_packages
 
