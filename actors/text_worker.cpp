@@ -77,13 +77,20 @@ void TextWorker::emit_start(Stream& stream) {
   if (stream.started_sent) return;
   stream.started_sent = true;
   emit(*stream.ticket, std::move(stream.started));
-  if (stream.echo.empty()) return;
-  for (std::size_t c = 0; c < stream.choices.size(); ++c) {
+  const std::size_t echoes = stream.echo.empty() ? 0 : stream.choices.size();
+  for (std::size_t c = 0; c < echoes; ++c) {
     Delta delta;
     delta.choice = static_cast<std::int32_t>(c);
     delta.text = stream.echo;
     emit(*stream.ticket, std::move(delta));
   }
+  for (Event& event : std::exchange(stream.held, {})) emit(*stream.ticket, std::move(event));
+}
+
+// One choice computes the log-probs, a few rows a step: the others may have answered by then.
+void TextWorker::emit_after_start(Stream& stream, Event event) {
+  if (!stream.started_sent) return stream.held.push_back(std::move(event));
+  emit(*stream.ticket, std::move(event));
 }
 
 TextWorker::Stream* TextWorker::stream_of(SequenceId seq, Choice** choice) {
@@ -132,7 +139,6 @@ void TextWorker::take_token(const engine::SampledToken& token, Clock::time_point
   Choice* choice = nullptr;
   Stream* stream = stream_of(token.id, &choice);
   if (!stream || choice->reason) return;
-  emit_start(*stream);
   const Metrics& metrics = *shared_->metrics;
   if (!stream->first_token_seconds) {
     const double seconds = seconds_between(stream->ticket->submitted, at);
@@ -154,7 +160,7 @@ void TextWorker::take_token(const engine::SampledToken& token, Clock::time_point
     mail_.router(ChoiceStopped{token.id});
     finish_choice(*stream, *choice, FinishReason::stop, std::move(delta));
   } else if (!delta.text.empty() || !delta.tokens.empty()) {
-    emit(*stream->ticket, std::move(delta));
+    emit_after_start(*stream, std::move(delta));
   }
 }
 
@@ -177,10 +183,9 @@ void TextWorker::end_choice(const engine::EndedSequence& ended) {
 void TextWorker::finish_choice(Stream& stream, Choice& choice, FinishReason reason, Delta delta) {
   choice.reason = reason;
   if (reason == FinishReason::abort || reason == FinishReason::error) return;  // Failed follows
-  emit_start(stream);
   const std::int32_t index = delta.choice;
-  if (!delta.text.empty() || !delta.tokens.empty()) emit(*stream.ticket, std::move(delta));
-  emit(*stream.ticket, ChoiceFinished{index, reason});
+  if (!delta.text.empty() || !delta.tokens.empty()) emit_after_start(stream, std::move(delta));
+  emit_after_start(stream, ChoiceFinished{index, reason});
 }
 
 void TextWorker::on(const CloseStream& m) {

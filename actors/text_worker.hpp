@@ -37,6 +37,7 @@ class TextWorker {
     bool started_sent = false;
     std::string echo;
     std::int32_t prompt_left = 0;  // prompt log-probs still to come
+    std::vector<Event> held;       // what comes behind Started, until that is sent
     std::optional<double> first_token_seconds;
   };
 
@@ -54,6 +55,7 @@ class TextWorker {
   void guarded(SequenceId seq, Work&& work);
   void finish_choice(Stream& stream, Choice& choice, FinishReason reason, Delta delta);
   void emit_start(Stream& stream);
+  void emit_after_start(Stream& stream, Event event);
   void emit(const Ticket& ticket, Event event) {
     shared_->tickets.deliver(ticket.id, std::move(event));
   }

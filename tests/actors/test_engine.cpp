@@ -152,6 +152,25 @@ TEST_CASE("prompt log-probs ignore the cache and report nothing cached") {
   CHECK(a.started->prompt[5].chosen.token == ids(60, 1)[5]);
 }
 
+TEST_CASE("log-probs of a long prompt are whole although other choices answer before they are") {
+  const auto engine = make_engine(tiny());
+  auto request = endless(ids(200, 1), 2);
+  request.prompt_logprobs = true;
+  request.logprobs = 1;
+  const Answer alone = ask(*engine, request);
+  request.n = 3;
+  const Answer a = ask(*engine, request);
+  REQUIRE_FALSE(a.error);
+  REQUIRE(a.started->prompt.size() == 200);
+  for (std::size_t i = 0; i < 200; ++i) {
+    CHECK(a.started->prompt[i].chosen.logprob == alone.started->prompt[i].chosen.logprob);
+  }
+  for (std::size_t c = 0; c < 3; ++c) {
+    CHECK(a.tokens[c].size() == 2);
+    CHECK(a.reasons[c] == FinishReason::length);
+  }
+}
+
 TEST_CASE("D12: time to first token is counted once for each request that produced a token") {
   auto metrics = std::make_shared<Metrics>();
   const auto engine = make_engine(tiny(), metrics);
