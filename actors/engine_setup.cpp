@@ -42,9 +42,11 @@ std::string shortest(double value) {
 }  // namespace
 
 void check_options(const EngineOptions& o) {
-  require(o.max_running >= 1 && o.max_running <= 4096, "max_running", "1 to 4096");
-  require(o.max_step_tokens >= 1 && o.max_step_tokens <= 65536, "max_step_tokens", "1 to 65536");
-  require(o.max_step_tokens >= o.max_running, "max_step_tokens",
+  require(o.max_running >= 0 && o.max_running <= 4096, "max_running",
+          "0 (the device's default) to 4096");
+  require(o.max_step_tokens >= 0 && o.max_step_tokens <= 65536, "max_step_tokens",
+          "0 (the device's default) to 65536");
+  require(o.max_step_tokens == 0 || o.max_step_tokens >= o.max_running, "max_step_tokens",
           "at least max_running (" + std::to_string(o.max_running) + "), a row for each sequence");
   require(o.queue_limit >= 0, "queue_limit", "0 or more");
   require(o.queue_byte_limit >= 0, "queue_byte_limit", "0 (one prompt at a time) or more");
@@ -95,10 +97,8 @@ double seconds_to_copy_state(model::Backend& backend, engine::MemoryPools& pools
   auto states = (own ? *own : pools).reserve(0, own ? kCopies + 1 : 2);
   check(states.has_value(), "states do not fit pools made for them");
   const engine::StateRef from = states->take_state();
-  // A device copies while the host goes on: a read of a few bytes waits for it.
-  std::array<std::byte, 16> word{};
-  const auto wait = [&] {
-    if (arena != nullptr) arena->read(from.data(), word);
+  const auto wait = [&] {  // a device copies while the host goes on
+    if (arena != nullptr) arena->finish();
   };
   backend.reset_state(from.data());
   engine::StateRef to;

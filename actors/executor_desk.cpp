@@ -15,6 +15,7 @@ engine::BatchOptions batch_options(const Shared& shared) {
   options.max_running = shared.options.max_running;
   options.sampled_vocab = shared.bundle->sampled_vocab;
   options.isa = shared.options.isa;
+  options.arena = shared.arena.get();
   return options;
 }
 
@@ -27,7 +28,8 @@ ExecutorDesk::ExecutorDesk(std::shared_ptr<Shared> shared, Mail& mail)
       loop_(std::make_unique<engine::BatchLoop>(*backend_, batch_options(*shared_))),
       outbox_(static_cast<std::size_t>(shared_->options.text_workers)) {}
 
-ExecutorDesk::~ExecutorDesk() = default;
+// What a step that threw has queued is over before its blocks and states are anyone else's.
+ExecutorDesk::~ExecutorDesk() { backend_.reset(); }
 
 void ExecutorDesk::handle(const ExecutorMessage& message) {
   std::visit([this](const auto& m) { on(m); }, message);
@@ -125,9 +127,8 @@ void ExecutorDesk::learn(std::atomic<double>& average, double now) {
   average = before == 0 ? now : kKeep * before + (1 - kKeep) * now;
 }
 
-// A device copies while the host goes on: what was measured before serving stays.
 void ExecutorDesk::measure_restores(const engine::StepReport& report) {
-  if (report.restores == 0 || shared_->arena) return;
+  if (report.restores == 0) return;
   const double each = report.restore_seconds / report.restores;
   learn(shared_->seconds_per_state_copy, each);
   for (std::int32_t i = 0; i < report.restores; ++i) {

@@ -89,6 +89,8 @@ ActorEngine::ActorEngine(EngineOptions options, std::shared_ptr<Metrics> metrics
   shared_->arena = open.arena;
   shared_->pools = open.pools;
   shared_->options.cache_bytes = shared_->pools->usage().bytes_budget;
+  shared_->options.max_running = open.room.running;
+  shared_->options.max_step_tokens = open.room.step_tokens;
   shared_->copy_kv_slots = open.backend->host_slot_copy();
   shared_->seconds_per_state_copy =
       actors::seconds_to_copy_state(*open.backend, *shared_->pools, open.arena.get());

@@ -19,6 +19,9 @@ namespace {
 
 constexpr std::uint64_t kDefaultCacheCap = 8ULL << 30U;
 constexpr const char* kCudaPrefix = "cuda:";
+// A chunk of 512 rows leaves half of an H200 idle (docs/gpu.md).
+constexpr BatchRoom kCpuRoom{.running = 16, .step_tokens = 512};
+constexpr BatchRoom kCudaRoom{.running = 64, .step_tokens = 2048};
 
 // MemAvailable of /proc/meminfo, which counts what the page cache would give back.
 std::uint64_t available_memory() {
@@ -60,6 +63,14 @@ std::uint64_t device_cache_bytes(std::uint64_t free_bytes, const model::MemoryLa
                                  std::int32_t context_length) {
   const std::uint64_t least = std::min(free_bytes, least_cache_bytes(layout, context_length));
   return std::max(free_bytes / 10 * 9, least);
+}
+
+BatchRoom batch_room(const EngineOptions& options, bool cuda) {
+  const BatchRoom usual = cuda ? kCudaRoom : kCpuRoom;
+  BatchRoom room{.running = options.max_running, .step_tokens = options.max_step_tokens};
+  if (room.step_tokens == 0) room.step_tokens = std::max(usual.step_tokens, room.running);
+  if (room.running == 0) room.running = std::min(usual.running, room.step_tokens);
+  return room;
 }
 
 std::optional<int> cuda_index(const std::string& device) {
@@ -118,11 +129,16 @@ OpenDevice DeviceOpener::open_any_cuda() {
 
 OpenDevice DeviceOpener::open_cuda(int index) {
   OpenDevice open = with_memory(make_cuda(index));
+  open.room = batch_room(options_, true);
   cuda_ = index;
   return open;
 }
 
-OpenDevice DeviceOpener::open_cpu() { return with_memory(make_cpu()); }
+OpenDevice DeviceOpener::open_cpu() {
+  OpenDevice open = with_memory(make_cpu());
+  open.room = batch_room(options_, false);
+  return open;
+}
 
 OpenDevice DeviceOpener::with_memory(std::unique_ptr<model::Backend> backend) const {
   OpenDevice open;
@@ -151,8 +167,9 @@ std::unique_ptr<model::Backend> DeviceOpener::make_cuda(int index) const {
   cuda.weights = options_.weights == "int8" ? model::CudaWeights::int8 : model::CudaWeights::bf16;
   cuda.gemm = options_.gemm == "cublaslt" ? model::CudaGemm::cublaslt : model::CudaGemm::exact;
   cuda.gemm_record = gemm_record(options_);
-  cuda.max_step_tokens = options_.max_step_tokens;
-  cuda.max_slices = options_.max_running;
+  const BatchRoom room = batch_room(options_, true);
+  cuda.max_step_tokens = room.step_tokens;
+  cuda.max_slices = room.running;
   cuda.context_length = context_length_;
   return wrapped(model::make_cuda_backend(weights_, cuda));
 }
@@ -162,7 +179,7 @@ std::unique_ptr<model::Backend> DeviceOpener::make_cpu() const {
   cpu.threads = options_.threads;
   cpu.isa = options_.isa;
   cpu.kv = options_.kv == "f32" ? model::KvType::f32 : model::KvType::bf16;
-  cpu.max_step_tokens = options_.max_step_tokens;
+  cpu.max_step_tokens = batch_room(options_, false).step_tokens;
   return wrapped(model::make_cpu_backend(weights_, cpu));
 }
 

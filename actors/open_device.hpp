@@ -19,8 +19,18 @@ std::uint64_t default_cache_bytes(const model::MemoryLayout& layout, std::int32_
 std::uint64_t device_cache_bytes(std::uint64_t free_bytes, const model::MemoryLayout& layout,
                                  std::int32_t context_length);
 
+/// What a step has room for.
+struct BatchRoom {
+  std::int32_t running = 0;      // sequences
+  std::int32_t step_tokens = 0;  // rows, at least one for each sequence
+};
+/// max_running and max_step_tokens as given; what is not (0) as the device has it by default, or
+/// next to that where only so it goes with the one that is given.
+BatchRoom batch_room(const EngineOptions& options, bool cuda);
+
 struct OpenDevice {
   std::unique_ptr<model::Backend> backend;
+  BatchRoom room;                       // of the backend's steps
   std::shared_ptr<model::Arena> arena;  // null: blocks and states lie in the host's memory
   std::shared_ptr<engine::MemoryPools> pools;
 };

@@ -44,6 +44,7 @@ class DeviceLoss {
 inline constexpr const char* kLearnedBlob = "learned";
 
 struct Shared {
+  // Without zeros for cache_bytes, max_running and max_step_tokens once the device is open.
   EngineOptions options;
   std::shared_ptr<const engine::ModelBundle> bundle;
   std::shared_ptr<engine::MemoryPools> pools;

@@ -5,14 +5,18 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "actors/engine_setup.hpp"
+#include "actors/open_device.hpp"
+#include "base/bytes.hpp"
+#include "base/check.hpp"
 #include "cli/commands.hpp"
 #include "cli/machine_limits.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_bundle.hpp"
 #include "engine/request/json_text.hpp"
-#include "kernels/cpu/packed.hpp"
 #include "model/net/backend.hpp"
 #include "model/net/weights.hpp"
 
@@ -20,11 +24,16 @@ namespace cairn::cli {
 namespace {
 
 struct BenchFlags {
-  std::string shape, model, isa, kv = "bf16";
+  std::string shape;
+  EngineOptions options;  // the device and what it is to run
   std::vector<std::int32_t> lengths = {128, 512, 2048};
-  int threads = 0, repeats = 3;
-  std::int32_t step_tokens = 512, decode_tokens = 32, decode_from = 128;
+  int repeats = 3;
+  std::int32_t decode_tokens = 32, decode_from = 128;
   bool json = false;
+
+  std::int32_t most_tokens() const {
+    return std::max(*std::max_element(lengths.begin(), lengths.end()), decode_from + decode_tokens);
+  }
 };
 
 struct Speed {
@@ -38,7 +47,7 @@ struct Report {
   std::int64_t parameters = 0;
   std::int64_t head_parameters = 0;  // of the output layer, which prefill computes for one row only
   model::BackendInfo backend;
-  MachineLimits limits;
+  std::optional<MachineLimits> limits;  // of a CPU
   std::vector<Speed> prefill;
   Speed decode;
   double weight_bytes = 0;  // read for one decoded token
@@ -48,26 +57,51 @@ struct Report {
                             static_cast<double>(head_parameters);
     return 2 * products / s.seconds * 1e-9;
   }
+  double prefill_percent(const Speed& s) const { return 100 * prefill_gflops(s) / limits->gflops; }
   double decode_gbytes() const { return weight_bytes * decode.per_second() * 1e-9; }
+  double decode_percent() const { return 100 * decode_gbytes() / limits->read_gbytes_per_s; }
 };
 
-// One sequence on a backend, without an engine around it.
+// One sequence on a device, without an engine around it. Where its calls return the device is done.
 class Sequence {
  public:
-  Sequence(model::Backend& backend, std::int32_t most_tokens)
-      : backend_(backend),
-        state_(backend.layout().state_bytes),
-        kv_(static_cast<std::size_t>(most_tokens / model::kBlockTokens + 1) *
-            backend.layout().kv_block_bytes) {
-    const std::size_t block = backend.layout().kv_block_bytes;
-    for (std::size_t at = 0; at + block <= kv_.size(); at += block)
-      blocks_.push_back(kv_.data() + at);
+  Sequence(const actors::OpenDevice& device, std::int32_t most_tokens)
+      : backend_(*device.backend), step_tokens_(device.room.step_tokens) {
+    auto memory = device.pools->reserve(engine::blocks_for(most_tokens), 1);
+    if (!memory) {
+      throw LoadError(std::to_string(most_tokens) + " tokens do not fit " +
+                      format_bytes(device.pools->usage().bytes_budget) + " on " +
+                      backend_.info().device);
+    }
+    state_ = memory->take_state();
+    while (memory->blocks_left() > 0) {
+      held_.push_back(memory->take_block());
+      blocks_.push_back(held_.back().data());
+    }
     restart();
   }
   void restart() {
     position_ = 0;
     backend_.reset_state(state_.data());
+    wait();
   }
+  void prefill(std::int32_t tokens) {
+    while (tokens > 0) {
+      const std::int32_t now = std::min(tokens, step_tokens_);
+      tokens -= now;
+      step(now, tokens == 0);
+    }
+    wait();
+  }
+  // One token after another, each known before the next one begins.
+  void decode(std::int32_t tokens) {
+    for (; tokens > 0; --tokens) {
+      step(1, true);
+      wait();
+    }
+  }
+
+ private:
   void step(std::int32_t tokens, bool logits) {
     const std::int32_t vocab = std::min(backend_.config().vocab_size, 1000);
     ids_.resize(static_cast<std::size_t>(tokens));
@@ -82,17 +116,15 @@ class Sequence {
     backend_.step({&slice, 1});
     position_ += tokens;
   }
-  void prefill(std::int32_t tokens, std::int32_t step_tokens) {
-    while (tokens > 0) {
-      const std::int32_t now = std::min(tokens, step_tokens);
-      tokens -= now;
-      step(now, tokens == 0);
-    }
+  void wait() {
+    std::vector<model::SampledRow> none;
+    backend_.sample({}, backend_.config().vocab_size, none);
   }
 
- private:
   model::Backend& backend_;
-  kernels::HugeBuffer state_, kv_;
+  std::int32_t step_tokens_;
+  engine::StateRef state_;
+  std::vector<engine::KvBlockRef> held_;
   std::vector<std::byte*> blocks_;
   std::vector<std::int32_t> ids_;
   std::int32_t position_ = 0;
@@ -111,25 +143,21 @@ double best_seconds(int repeats, Prepare prepare, Work work) {
   return best;
 }
 
-void measure(model::Backend& backend, const BenchFlags& flags, Report& report) {
-  const auto longest = *std::max_element(flags.lengths.begin(), flags.lengths.end());
-  Sequence sequence(backend, std::max(longest, flags.decode_from + flags.decode_tokens));
-  sequence.prefill(16, flags.step_tokens);  // touches the weights once
+void measure(const actors::OpenDevice& device, const BenchFlags& flags, Report& report) {
+  Sequence sequence(device, flags.most_tokens());
+  sequence.prefill(16);  // touches the weights once
   for (const std::int32_t length : flags.lengths) {
     const double seconds = best_seconds(
-        flags.repeats, [&] { sequence.restart(); },
-        [&] { sequence.prefill(length, flags.step_tokens); });
+        flags.repeats, [&] { sequence.restart(); }, [&] { sequence.prefill(length); });
     report.prefill.push_back({length, seconds});
   }
   const double seconds = best_seconds(
       flags.repeats,
       [&] {
         sequence.restart();
-        sequence.prefill(flags.decode_from, flags.step_tokens);
+        sequence.prefill(flags.decode_from);
       },
-      [&] {
-        for (std::int32_t i = 0; i < flags.decode_tokens; ++i) sequence.step(1, true);
-      });
+      [&] { sequence.decode(flags.decode_tokens); });
   report.decode = {flags.decode_tokens, seconds};
 }
 
@@ -138,9 +166,11 @@ std::string to_json(const Report& r) {
   json.begin_object().key("model").string(r.name).key("parameters").integer(r.parameters);
   json.key("device").string(r.backend.device).key("isa").string(r.backend.isa);
   json.key("weights").string(r.backend.weights).key("kv").string(r.backend.kv);
-  json.key("threads").integer(r.backend.threads);
-  json.key("limits").begin_object().key("fma_gflops").number(r.limits.gflops);
-  json.key("read_gbytes_per_s").number(r.limits.read_gbytes_per_s).end_object();
+  json.key("gemm").string(r.backend.gemm).key("threads").integer(r.backend.threads);
+  if (r.limits) {
+    json.key("limits").begin_object().key("fma_gflops").number(r.limits->gflops);
+    json.key("read_gbytes_per_s").number(r.limits->read_gbytes_per_s).end_object();
+  }
   json.key("prefill").begin_array();
   for (const Speed& s : r.prefill) {
     json.begin_object()
@@ -149,58 +179,71 @@ std::string to_json(const Report& r) {
         .key("prefill_tokens_per_s")
         .number(s.per_second());
     json.key("gflops").number(r.prefill_gflops(s));
-    json.key("percent_of_fma").number(100 * r.prefill_gflops(s) / r.limits.gflops).end_object();
+    if (r.limits) json.key("percent_of_fma").number(r.prefill_percent(s));
+    json.end_object();
   }
   json.end_array().key("decode_tokens_per_s").number(r.decode.per_second());
   json.key("decode_gbytes_per_s").number(r.decode_gbytes());
-  json.key("percent_of_reads").number(100 * r.decode_gbytes() / r.limits.read_gbytes_per_s);
+  if (r.limits) json.key("percent_of_reads").number(r.decode_percent());
   json.end_object();
   return json.take();
 }
 
 void print(const Report& r) {
-  std::printf("%s, %.3g M parameters, %s, %s, weights %s, KV %s, %d threads\n", r.name.c_str(),
-              static_cast<double>(r.parameters) * 1e-6, r.backend.device.c_str(),
-              r.backend.isa.c_str(), r.backend.weights.c_str(), r.backend.kv.c_str(),
-              r.backend.threads);
-  std::printf("this machine, now: %.1f GFLOP/s, reads %.1f GB/s\n", r.limits.gflops,
-              r.limits.read_gbytes_per_s);
-  for (const Speed& s : r.prefill)
-    std::printf("prefill %6d tokens  %9.1f tokens/s  %7.1f GFLOP/s  %5.1f %% of the limit\n",
-                s.tokens, s.per_second(), r.prefill_gflops(s),
-                100 * r.prefill_gflops(s) / r.limits.gflops);
-  std::printf("decode                 %9.1f tokens/s  %7.1f GB/s     %5.1f %% of the limit\n",
-              r.decode.per_second(), r.decode_gbytes(),
-              100 * r.decode_gbytes() / r.limits.read_gbytes_per_s);
+  const model::BackendInfo& on = r.backend;
+  std::printf("%s, %.3g M parameters, %s, %s, weights %s, KV %s, ", r.name.c_str(),
+              static_cast<double>(r.parameters) * 1e-6, on.device.c_str(), on.isa.c_str(),
+              on.weights.c_str(), on.kv.c_str());
+  if (r.limits) {
+    std::printf("%d threads\nthis machine, now: %.1f GFLOP/s, reads %.1f GB/s\n", on.threads,
+                r.limits->gflops, r.limits->read_gbytes_per_s);
+  } else {
+    std::printf("GEMM %s\n", on.gemm.c_str());
+  }
+  for (const Speed& s : r.prefill) {
+    std::printf("prefill %6d tokens  %9.1f tokens/s  %7.1f GFLOP/s", s.tokens, s.per_second(),
+                r.prefill_gflops(s));
+    if (r.limits) std::printf("  %5.1f %% of the limit", r.prefill_percent(s));
+    std::printf("\n");
+  }
+  std::printf("decode                 %9.1f tokens/s  %7.1f GB/s", r.decode.per_second(),
+              r.decode_gbytes());
+  if (r.limits) std::printf("     %5.1f %% of the limit", r.decode_percent());
+  std::printf("\n");
+}
+
+// Of the values in memory: int8 has a scale of 16 bits for every 128, and leaves the head bf16.
+double weight_bytes(const Report& r) {
+  constexpr double kInt8 = 1 + 2.0 / 128;
+  const auto all = static_cast<double>(r.parameters);
+  const auto head = static_cast<double>(r.head_parameters);
+  if (r.backend.weights == "int8") return kInt8 * (all - head) + 2 * head;
+  return all * (r.backend.weights == "bf16" ? 2 : 4);
 }
 
 int bench_model(const BenchFlags& flags) {
   std::shared_ptr<const model::Weights> weights;
-  if (flags.model.empty()) {
-    weights = model::random_weights(model::shape_by_name(flags.shape), 1);
+  actors::check_options(flags.options);
+  if (flags.shape.empty()) {
+    weights = engine::load_model_bundle(flags.options)->weights;
   } else {
-    EngineOptions options;
-    options.model = flags.model;
-    weights = engine::load_model_bundle(options)->weights;
+    weights = model::random_weights(model::shape_by_name(flags.shape), 1);
   }
-  model::CpuOptions cpu;
-  cpu.threads = flags.threads;
-  cpu.isa = flags.isa;
-  cpu.kv = flags.kv == "f32" ? model::KvType::f32 : model::KvType::bf16;
-  cpu.max_step_tokens = flags.step_tokens;
-  const auto backend = model::make_cpu_backend(weights, cpu);
+  const actors::OpenDevice device =
+      actors::DeviceOpener(flags.options, weights, flags.most_tokens()).open();
   Report report;
-  report.name = flags.model.empty() ? flags.shape : flags.model;
+  report.name = flags.shape.empty() ? flags.options.model : flags.shape;
   const model::ModelConfig& config = model::config_of(*weights);
   const std::int64_t embedding = static_cast<std::int64_t>(config.vocab_size) * config.hidden_size;
   // What a token is multiplied with: an untied embedding is only looked up.
   report.parameters = config.parameters() - (config.tie_word_embeddings ? 0 : embedding);
   report.head_parameters = embedding;
-  report.backend = backend->info();
-  report.weight_bytes =
-      static_cast<double>(report.parameters) * (report.backend.weights == "bf16" ? 2 : 4);
-  report.limits = measure_machine(report.backend.threads, report.backend.isa);
-  measure(*backend, flags, report);
+  report.backend = device.backend->info();
+  report.weight_bytes = weight_bytes(report);
+  if (report.backend.device == "cpu") {
+    report.limits = measure_machine(report.backend.threads, report.backend.isa);
+  }
+  measure(device, flags, report);
   if (flags.json)
     std::printf("%s\n", to_json(report).c_str());
   else
@@ -212,30 +255,46 @@ int bench_model(const BenchFlags& flags) {
 
 void add_bench(CLI::App& app, Action& action) {
   auto flags = std::make_shared<BenchFlags>();
+  EngineOptions& o = flags->options;
+  o.model.clear();
+  o.device = "cpu";
+  o.max_running = 1;
   CLI::App* command = app.add_subcommand("bench", "Speed on this machine");
   command->require_subcommand(1);
   CLI::App* bench = command->add_subcommand("model", "Prefill and decode speed of a model alone");
   bench->footer(
-      "Best of several runs, compared with multiply-adds and memory reads measured in the same "
-      "run.\nA model that fits the caches can exceed the limit of reads.\n"
+      "Best of several runs; on the CPU compared with multiply-adds and memory reads measured in "
+      "the same run.\nA model that fits the caches can exceed the limit of reads.\n"
       "Example:\n  cairn bench model --shape qwen3.5-0.8b --lengths 128,512,2048 --json");
   auto* shape = bench->add_option("--shape", flags->shape,
                                   "Random weights of a published shape, e.g. qwen3.5-0.8b");
-  bench->add_option("-m,--model", flags->model, "A model directory, or 'demo'")->excludes(shape);
-  bench->add_option("--weights", "Type of the weights")->check(CLI::IsMember({"bf16"}));
-  bench->add_option("-t,--threads", flags->threads, "Compute threads (0: physical cores)")
+  bench->add_option("-m,--model", o.model, "A model directory, or 'demo'")->excludes(shape);
+  bench
+      ->add_option("--device", o.device,
+                   "auto (the first CUDA device that works, else the CPU), cpu, cuda or cuda:N")
+      ->capture_default_str();
+  bench->add_option("--weights", o.weights, "bf16, or int8 (CUDA devices)")
+      ->check(CLI::IsMember({"bf16", "int8"}))
+      ->capture_default_str();
+  bench->add_option("--gemm", o.gemm, "Of a CUDA device: exact or cublaslt")
+      ->check(CLI::IsMember({"exact", "cublaslt"}))
+      ->capture_default_str();
+  bench->add_option("-t,--threads", o.threads, "Compute threads of the CPU (0: physical cores)")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  bench->add_option("--isa", flags->isa, "portable, avx2 or avx512 (default: the best there is)");
-  bench->add_option("--kv", flags->kv, "bf16 or f32")
+  bench->add_option("--isa", o.isa,
+                    "Of the CPU: portable, avx2 or avx512 (default: the best there is)");
+  bench->add_option("--kv", o.kv, "bf16, or f32 (the CPU)")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
   bench->add_option("--lengths", flags->lengths, "Prompt lengths, as in 128,512,2048")
       ->delimiter(',')
       ->check(CLI::Range(1, 262144))
       ->capture_default_str();
-  bench->add_option("--step-tokens", flags->step_tokens, "Tokens of one step of a long prompt")
-      ->check(CLI::Range(1, 65536))
+  bench
+      ->add_option("--step-tokens", o.max_step_tokens,
+                   "Tokens of one step of a long prompt (0: 512 on the CPU, 2048 on a CUDA device)")
+      ->check(CLI::Range(0, 65536))
       ->capture_default_str();
   bench->add_option("--decode-tokens", flags->decode_tokens, "Tokens to decode")
       ->check(CLI::Range(1, 100000))
@@ -245,7 +304,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str();
   bench->add_flag("--json", flags->json, "Print JSON");
   bench->callback([flags, &action] {
-    if (flags->shape.empty() && flags->model.empty()) flags->shape = "qwen3.5-0.8b";
+    if (flags->shape.empty() && flags->options.model.empty()) flags->shape = "qwen3.5-0.8b";
     action = [flags] { return bench_model(*flags); };
   });
 }

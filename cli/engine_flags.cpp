@@ -81,9 +81,13 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
   command.add_option("-c,--context-length", o.context_length, "Prompt and answer (0: the model's)")
       ->capture_default_str();
-  command.add_option("--max-running", o.max_running, "Requests computed together")
+  command
+      .add_option("--max-running", o.max_running,
+                  "Requests computed together (0: 16 on the CPU, 64 on a CUDA device)")
       ->capture_default_str();
-  command.add_option("--max-step-tokens", o.max_step_tokens, "Tokens of one model step")
+  command
+      .add_option("--max-step-tokens", o.max_step_tokens,
+                  "Tokens of one model step (0: 512 on the CPU, 2048 on a CUDA device)")
       ->capture_default_str();
 }
 

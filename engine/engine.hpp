@@ -43,9 +43,10 @@ struct EngineOptions {
   std::string isa;                  // "": CAIRN_ISA, else the best there is
   std::string kv = "bf16";          // bf16 | f32
   std::int32_t context_length = 0;  // prompt + answer; 0: the model's
-  std::int32_t max_running = 16;    // sequences in the batch
-  std::int32_t max_step_tokens =
-      512;  // rows of one step; a long prompt is cut into chunks of at most this
+  // 0: the device's default, or what goes with the other one where that is given. The CPU: 16 and
+  // 512; a CUDA device: 64 and 2048.
+  std::int32_t max_running = 0;                // sequences in the batch
+  std::int32_t max_step_tokens = 0;            // rows of a step: a long prompt is cut into chunks
   std::int32_t queue_limit = 1024;             // requests waiting, running ones not counted
   std::int64_t queue_token_limit = 8'388'608;  // prompt tokens waiting
   std::int64_t queue_byte_limit = 64 << 20;    // prompt text waiting, whatever it will be in tokens

@@ -56,6 +56,7 @@ struct BatchLoop::Impl {
   StepResult result;
   std::vector<std::unique_ptr<Running>> running;  // oldest first
   bool stalled = false;                           // the last step could run nothing
+  std::int64_t restores = 0;                      // so far
 
   // Of the step being built; members so that a step allocates nothing of its own.
   std::vector<Part> parts;
@@ -146,10 +147,16 @@ void BatchLoop::Impl::add_prompts(std::int32_t budget, StepReport& report) {
 
 void BatchLoop::Impl::restore(StepReport& report) {
   for (const Part& part : parts) {
-    if (part.running->sequence.restored()) continue;
+    Sequence& s = part.running->sequence;
+    if (s.restored()) continue;
+    part.running->started = Clock::now();
+    const bool copies = s.spec().lease.resume > 0;
+    const bool waits = copies && options.arena && restores++ % kRestoresPerTimed == 0;
+    if (waits) options.arena->finish();
     const auto start = Clock::now();
-    part.running->started = start;
-    if (!part.running->sequence.restore(backend)) continue;
+    s.restore(backend);
+    if (waits) options.arena->finish();
+    if (!copies || (options.arena && !waits)) continue;
     ++report.restores;
     report.restore_seconds += seconds(start, Clock::now());
   }

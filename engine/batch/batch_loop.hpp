@@ -24,7 +24,11 @@ struct BatchOptions {
   std::int32_t max_running = 16;
   std::int32_t sampled_vocab = 0;  // ids below it may be produced; 0: the backend's config says
   std::string isa = {};            // of the sampler, as in CpuOptions
+  // That states lie in; null: the host's memory. A device copies while the host goes on, so that
+  // timing a restore there means waiting before and after it: every kRestoresPerTimed-th is.
+  model::Arena* arena = nullptr;
 };
+inline constexpr std::int64_t kRestoresPerTimed = 16;
 
 /// A sequence as admitted. For a preempted one `tokens` is prompt + what was generated, and
 /// `generated` says how many of them are its own: sampling goes on with the same counters, so the
@@ -97,7 +101,7 @@ struct StepReport {
   double prefill_context = 0;  // tokens before each prefill row, summed
   double seconds = 0;
   double restore_seconds = 0;  // copying states in, of that
-  std::int32_t restores = 0;
+  std::int32_t restores = 0;   // that were timed
 };
 
 class BatchLoop {

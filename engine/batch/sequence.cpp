@@ -85,12 +85,12 @@ void Sequence::cover(std::int32_t position) {
   while (blocks_.size() < needed) give_block(spec_.lease.reservation.take_block());
 }
 
-bool Sequence::restore(model::Backend& backend) {
+void Sequence::restore(model::Backend& backend) {
   Lease& lease = spec_.lease;
   restored_ = true;
   if (lease.resume == 0) {
     backend.reset_state(lease.running_state.data());
-    return false;
+    return;
   }
   backend.copy_state(lease.resume_state.data(), lease.running_state.data());
   lease.resume_state = {};
@@ -100,7 +100,6 @@ bool Sequence::restore(model::Backend& backend) {
     backend.copy_kv_slots(shared_tail_.data(), block_data_.back(), slots);
     shared_tail_ = {};
   }
-  return true;
 }
 
 model::StepSlice Sequence::slice(std::int32_t rows) {

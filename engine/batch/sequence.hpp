@@ -41,8 +41,8 @@ class Sequence {
   std::vector<KvBlockRef> surrender_blocks();
   bool restored() const { return restored_; }
   /// Before the first step: the state at the resume point, and the slots of a block that is
-  /// shared in part. True when a state was copied.
-  bool restore(model::Backend& backend);
+  /// shared in part.
+  void restore(model::Backend& backend);
 
   /// The next `rows` tokens; needs rows <= rows_covered(). Valid until advance().
   model::StepSlice slice(std::int32_t rows);

@@ -3,6 +3,7 @@
 // engine's pools own. The executor drives every device through this interface.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -81,6 +82,11 @@ class Arena {
   /// when they return.
   virtual void read(const std::byte* from, std::span<std::byte> to) = 0;
   virtual void write(std::span<const std::byte> from, std::byte* to) = 0;
+  /// Waits for the steps and copies that the backend has begun.
+  void finish() {
+    std::array<std::byte, 16> some{};
+    read(data(), some);
+  }
 };
 
 struct BackendInfo {
@@ -166,7 +172,6 @@ struct CudaDevice {
   int index = 0;
   std::string name;
   std::string architecture;  // "sm_90"
-  std::uint64_t memory_free = 0;
 };
 /// Throws DeviceError saying why there is none: built without CUDA, no driver, no device.
 std::vector<CudaDevice> cuda_devices();

@@ -323,7 +323,7 @@ void CudaBackend::copy_kv_slots(const std::byte* from, std::byte* to, std::int32
 std::vector<CudaDevice> cuda_devices() {
   std::vector<CudaDevice> devices;
   for (const cuda::DeviceDescription& d : cuda::find_devices()) {
-    devices.push_back({d.index, d.name, d.architecture(), d.memory_free});
+    devices.push_back({d.index, d.name, d.architecture()});
   }
   return devices;
 }

@@ -60,6 +60,33 @@ TEST_CASE("an engine on a device gives the CPU's answers from a cache in the dev
   require_empty_pools(*engine);
 }
 
+TEST_CASE("a device has more room in a step than the CPU, as far as the options leave it open") {
+  const auto room = [](std::int32_t running, std::int32_t step_tokens, bool cuda) {
+    EngineOptions o;
+    o.max_running = running;
+    o.max_step_tokens = step_tokens;
+    const actors::BatchRoom r = actors::batch_room(o, cuda);
+    return std::pair(r.running, r.step_tokens);
+  };
+  CHECK(room(0, 0, false) == std::pair(16, 512));
+  CHECK(room(0, 0, true) == std::pair(64, 2048));
+  CHECK(room(4, 0, true) == std::pair(4, 2048));
+  CHECK(room(4096, 0, true) == std::pair(4096, 4096));
+  CHECK(room(0, 48, true) == std::pair(48, 48));
+  CHECK(room(7, 33, true) == std::pair(7, 33));
+}
+
+TEST_CASE("the first of 16 restores on a device is waited for and timed") {
+  OnDevice device;
+  auto metrics = std::make_shared<Metrics>();
+  const auto engine = make_engine(tiny(), metrics);
+  ask(*engine, drawn(3));
+  const std::uint64_t before = device.seen.arena->bytes_read;
+  for (int i = 0; i < 3; ++i) CHECK(ask(*engine, drawn(3)).cached() > 0);
+  CHECK(metrics->state_restore_seconds().count() == 1);
+  CHECK(device.seen.arena->bytes_read - before == 2 * 16);
+}
+
 TEST_CASE("a cache that the device has no room for is refused with needed and available bytes") {
   OnDevice device;
   auto o = tiny();

@@ -155,9 +155,35 @@ TEST_CASE("options that make no sense are refused by name at start") {
   CHECK(message([](auto& o) { o.context_length = 100000; }).find("512") != std::string::npos);
   CHECK(message([](auto& o) { o.model = "/nowhere/at/all"; }).find("/nowhere/at/all") !=
         std::string::npos);
-  CHECK(message([](auto& o) { o.max_running = 0; }).find("max_running") != std::string::npos);
+  CHECK(message([](auto& o) { o.max_running = -1; }).find("max_running: ") != std::string::npos);
+  CHECK(message([](auto& o) { o.max_step_tokens = -1; }).find("max_step_tokens: ") !=
+        std::string::npos);
+  CHECK(message([](auto& o) {
+          o.max_running = 9;
+          o.max_step_tokens = 8;
+        }).find("at least max_running (9)") != std::string::npos);
   CHECK(message([](auto& o) { o.cache_bytes = 1000; }) != "accepted");
   CHECK(message([](auto& o) { o.isa = "mmx"; }).find("mmx") != std::string::npos);
+}
+
+TEST_CASE("what a batch has room for is the device's default, told and served with") {
+  const auto limits = [](EngineOptions o) {
+    o.queue_limit = 0;  // a place in the batch alone
+    const auto engine = make_engine(o);
+    CHECK_FALSE(ask(*engine, endless(ids(40, 1), 3)).error);
+    std::vector<std::string> told;
+    for (const auto& [name, value] : engine->info().limits) {
+      if (name == "max_running" || name == "max_step_tokens") told.push_back(value);
+    }
+    return told;
+  };
+  EngineOptions o = tiny();
+  CHECK(limits(o) == std::vector<std::string>{"16", "512"});
+  o.max_step_tokens = 8;
+  CHECK(limits(o) == std::vector<std::string>{"8", "8"});
+  o.max_step_tokens = 0;
+  o.max_running = 600;
+  CHECK(limits(o) == std::vector<std::string>{"600", "600"});
 }
 
 TEST_CASE("a cancel that reaches the executor before its request does is not lost") {

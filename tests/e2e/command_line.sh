@@ -56,6 +56,9 @@ for device in cuda cuda:0; do
   refuses CUDA serve --model demo --device $device
   [ $refused = 1 ] || fail "--device $device ended with $refused"
 done
+refuses CUDA bench model --shape tiny --device cuda
+[ $refused = 1 ] || fail "bench model --device cuda ended with $refused"
+refuses "int8 is for CUDA devices" bench model --shape tiny --weights int8
 refuses "int8 needs a CUDA device: " serve --model demo --weights int8
 refuses "cublaslt needs a CUDA device: " serve --model demo --device auto --gemm cublaslt
 # A server that could not answer a single request does not start.
@@ -113,10 +116,11 @@ refuses "0 to 1024" bench model --shape tiny --threads 100000
 one=$("$cairn" run --model demo --prompt 'Hello' --max-tokens 8 --temperature 0 --threads 2 -q)
 two=$(echo 'Hello' | "$cairn" run --model demo --max-tokens 8 --temperature 0 --threads 1 -q)
 [ "$one" = "$two" ] || fail "run gave '$one', then '$two'"
-"$cairn" bench model --shape tiny --lengths 16,64 --decode-tokens 4 --repeats 1 --threads 1 --json | python3 -c '
+"$cairn" bench model --shape tiny --lengths 16,64 --decode-tokens 4 --repeats 1 --threads 1 --device auto --json | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
-assert r["decode_tokens_per_s"] > 0 and len(r["prefill"]) == 2, r' || fail "bench model"
+assert r["decode_tokens_per_s"] > 0 and len(r["prefill"]) == 2, r
+assert r["device"] == "cpu" and r["limits"]["fma_gflops"] > 0, r' || fail "bench model"
 
 # A signal during the drain ends the server at once; SIGTERM alone lets it end well.
 rm -f "$work/port"

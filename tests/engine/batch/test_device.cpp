@@ -79,6 +79,38 @@ TEST_CASE("logits leave the device only in steps whose log-probs are asked for")
   CHECK(rig.backend.logits_reads() == 5 + 3);  // chunks of 24 rows
 }
 
+TEST_CASE("one restore in 16 is timed on a device, once all before it and then it itself is done") {
+  // Notes which state copies had begun when something waited.
+  struct Waited final : model::Arena {
+    std::byte* data() const override { return nullptr; }
+    std::size_t size() const override { return 0; }
+    void read(const std::byte*, std::span<std::byte>) override {
+      copies.push_back(backend->states_copied());
+    }
+    void write(std::span<const std::byte>, std::byte*) override {}
+    FakeBackend* backend = nullptr;
+    std::vector<std::int64_t> copies;
+  } arena;
+  Rig rig({.arena = &arena});
+  arena.backend = &rig.backend;
+  const Ask ask = random_ask(13, 50);
+  SequenceSpec first = rig.spec(0, ask);
+  rig.save_at(first, 32);
+  rig.loop.admit(std::move(first));
+  rig.run();
+  CHECK(arena.copies.empty());
+  const SavedState saved = rig.outcomes[0].saved[0];
+  for (SequenceId id = 1; id <= 17; ++id) {
+    rig.loop.admit(rig.resumed(id, ask, saved));
+    const StepReport report = rig.step();
+    CHECK(report.restores == (id % 16 == 1 ? 1 : 0));
+    CHECK((report.restore_seconds > 0) == (id % 16 == 1));
+    rig.run();
+    CHECK(rig.outcomes[id].tokens == cold_answer(ask));
+  }
+  CHECK(arena.copies == std::vector<std::int64_t>{0, 1, 16, 17});
+}
+
 TEST_CASE("on a device whose arena is too small for all, every answer is the cold one") {
   FakeOptions fake = kDevice;
   fake.arena_bytes_free = 40 * 256;  // slabs of one state or one block
