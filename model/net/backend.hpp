@@ -103,6 +103,8 @@ struct BackendInfo {
 /// sent.
 class Backend {
  public:
+  /// Waits for what has been queued, also by a step that threw: memory that it works on is its
+  /// owner's to give away from then on.
   virtual ~Backend() = default;
   virtual const ModelConfig& config() const = 0;
   virtual MemoryLayout layout() const = 0;

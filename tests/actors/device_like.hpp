@@ -24,6 +24,7 @@ struct DeviceSeen {
   std::atomic<int> rows_sampled{0};
   std::atomic<bool> lost{false};
   std::shared_ptr<testing::HostArena> arena;
+  std::function<void()> on_end;  // of a backend, with what it has queued still running
 };
 
 class DeviceLike final : public actors::SameBackend {
@@ -31,6 +32,9 @@ class DeviceLike final : public actors::SameBackend {
   DeviceLike(std::unique_ptr<model::Backend> inner, DeviceSeen& seen)
       : SameBackend(std::move(inner)), seen_(seen) {
     ++seen_.backends;
+  }
+  ~DeviceLike() override {
+    if (seen_.on_end) seen_.on_end();
   }
   model::BackendInfo info() const override {
     model::BackendInfo info = SameBackend::info();

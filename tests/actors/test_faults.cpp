@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a fault costs: recomputing, or the requests of the actor that died, never the engine.
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "base/check.hpp"
 #include "metrics/metrics.hpp"
+#include "tests/actors/device_like.hpp"
 #include "tests/actors/tiny.hpp"
 
 using namespace cairn;
@@ -137,6 +139,21 @@ TEST_CASE("a dead executor fails its requests with a clear error, is restarted a
   waits.timeout = 150ms;
   CHECK(ask(*engine, waits).error->code == ErrorCode::deadline);
   require_empty_pools(*engine);
+}
+
+TEST_CASE("a dead executor's device has ended its work before the memory of that is free") {
+  OnDevice device;
+  const auto engine = make_engine(tiny());
+  std::atomic<std::int64_t> states{-1};
+  device.seen.on_end = [&] { states = engine->stats().states; };
+  auto request = endless(ids(30, 1), 400);
+  request.use_cache = false;
+  Call call(*engine, request);
+  call.wait_tokens(2);
+  actors::kill_actor(*engine, actors::Role::executor);
+  CHECK(call.wait().error);
+  CHECK(states == 1);
+  device.seen.on_end = nullptr;
 }
 
 TEST_CASE("a dead router or text worker ends every request it had, once, and the engine goes on") {
