@@ -29,6 +29,12 @@ void call_on(int device, const char* during, const Call& call) {
   check_cuda(call(), during);
 }
 
+/// Nothing is queued of no bytes: then there may be no memory either.
+template <class Call>
+void queue_bytes(int device, std::size_t bytes, const char* during, const Call& call) {
+  if (bytes > 0) call_on(device, during, call);
+}
+
 /// A destructor's call: after an error of the device there is nothing left to give back.
 template <class Call>
 void release_on(int device, const Call& call) noexcept {
@@ -225,22 +231,24 @@ void WorkStream::finish() const {
 }
 
 void WorkStream::copy_to_device(std::byte* to, const std::byte* from_pinned, std::size_t bytes) {
-  call_on(device_, "a copy to the device",
-          [&] { return cudaMemcpyAsync(to, from_pinned, bytes, cudaMemcpyHostToDevice, stream_); });
+  queue_bytes(device_, bytes, "a copy to the device", [&] {
+    return cudaMemcpyAsync(to, from_pinned, bytes, cudaMemcpyHostToDevice, stream_);
+  });
 }
 
 void WorkStream::copy_to_host(std::byte* to_pinned, const std::byte* from, std::size_t bytes) {
-  call_on(device_, "a copy to the host",
-          [&] { return cudaMemcpyAsync(to_pinned, from, bytes, cudaMemcpyDeviceToHost, stream_); });
+  queue_bytes(device_, bytes, "a copy to the host", [&] {
+    return cudaMemcpyAsync(to_pinned, from, bytes, cudaMemcpyDeviceToHost, stream_);
+  });
 }
 
 void WorkStream::copy_on_device(std::byte* to, const std::byte* from, std::size_t bytes) {
-  call_on(device_, "a copy on the device",
-          [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_); });
+  queue_bytes(device_, bytes, "a copy on the device",
+              [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_); });
 }
 
 void WorkStream::zero(std::byte* to, std::size_t bytes) {
-  call_on(device_, "zeroing", [&] { return cudaMemsetAsync(to, 0, bytes, stream_); });
+  queue_bytes(device_, bytes, "zeroing", [&] { return cudaMemsetAsync(to, 0, bytes, stream_); });
 }
 
 namespace {

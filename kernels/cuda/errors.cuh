@@ -19,7 +19,6 @@ inline bool ends_process(cudaError_t status) {
     case cudaErrorCudartUnloading:
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
-    case cudaErrorContained:
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchTimeout:
     case cudaErrorContextIsDestroyed:
@@ -30,12 +29,15 @@ inline bool ends_process(cudaError_t status) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
-    case cudaErrorTensorMemoryLeak:
     case cudaErrorSystemNotReady:
     case cudaErrorMpsClientTerminated:
     case cudaErrorMpsRpcFailure:
     case cudaErrorExternalDevice:
     case cudaErrorUnknown:
+#if CUDART_VERSION >= 13000  // earlier toolkits do not know them
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+#endif
       return true;
     default:
       return false;
