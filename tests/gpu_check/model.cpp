@@ -18,7 +18,8 @@ const model::ModelConfig& served_model() {
 }
 
 std::shared_ptr<const model::Weights> served_weights() {
-  return model::random_weights(served_model(), 1);
+  static const auto weights = model::random_weights(served_model(), 1);
+  return weights;
 }
 
 ServedSizes served_sizes() {

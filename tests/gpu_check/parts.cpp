@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tests/gpu_check/device/runner.hpp"
+#include "tests/gpu_check/model.hpp"
 
 namespace cairn::gpu_check {
 
@@ -22,14 +23,15 @@ std::vector<Part> all_parts() {
     parts.push_back({"tests: " + subject, 30, 3, true,
                      [subject](Context& context) { run_tests(context, subject); }});
   }
+  const auto weights = [] { served_weights(); };  // made once: each process has them from here
   const std::vector<Part> rest = {
-      {"exactness", 80, 10, true, check_exactness},
+      {"exactness", 80, 10, true, check_exactness, weights},
       {"kernels", 30, 5, false, measure_kernels},
-      {"speed", 60, 10, false, measure_speed},
-      {"exactness of int8", 60, 20, true, check_exactness_int8},
-      {"exactness of cuBLASLt", 60, 20, true, check_exactness_cublaslt},
-      {"speed of int8", 30, 10, false, measure_speed_int8},
-      {"speed of cuBLASLt", 30, 10, false, measure_speed_cublaslt},
+      {"speed", 60, 10, false, measure_speed, weights},
+      {"exactness of int8", 60, 20, true, check_exactness_int8, weights},
+      {"exactness of cuBLASLt", 60, 20, true, check_exactness_cublaslt, weights},
+      {"speed of int8", 30, 10, false, measure_speed_int8, weights},
+      {"speed of cuBLASLt", 30, 10, false, measure_speed_cublaslt, weights},
   };
   parts.insert(parts.end(), rest.begin(), rest.end());
   return parts;

@@ -45,6 +45,7 @@ struct Part {
   double least = 0;       // it is not begun with less left
   bool is_check = false;  // not ending in time is a failure
   std::function<void(Context&)> run;
+  std::function<void()> prepare = {};  // before its process begins, which finds what this made
 };
 
 /// In the order in which they run: what decides first, then what is only nice to know.

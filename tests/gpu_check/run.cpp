@@ -34,6 +34,17 @@ using Clock = std::chrono::steady_clock;
   _exit(status);  // no destructors: a lost device would make them fail
 }
 
+/// "" or why the part cannot begin.
+std::string prepare(const Part& part) {
+  if (!part.prepare) return "";
+  try {
+    part.prepare();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
 /// "" or how it ended otherwise than by itself.
 std::string wait_for(pid_t child, double seconds) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
@@ -81,13 +92,15 @@ std::vector<Row> run_parts(const std::vector<Part>& parts, double seconds,
   std::remove(rows_path.c_str());
   std::vector<Row> rows;
   for (const Part& part : parts) {
-    const double left = std::chrono::duration<double>(end - Clock::now()).count();
+    const auto left = [&] { return std::chrono::duration<double>(end - Clock::now()).count(); };
     Measured measured;
     for (const Row& row : rows) measured[row.name] = row.value;
-    if (left < part.least) {
+    if (left() < part.least) {
       Report(rows_path, part.name).skipped(part.name, "no time left");
+    } else if (const std::string why = prepare(part); !why.empty()) {
+      Report(rows_path, part.name).failed(part.name, why);
     } else {
-      run_part(part, std::min(left, part.seconds), rows_path, measured);
+      run_part(part, std::min(left(), part.seconds), rows_path, measured);
     }
     const std::size_t before = rows.size();
     rows = read_rows(rows_path);

@@ -82,6 +82,27 @@ TEST_CASE("a part is not begun with less time than it needs, and knows how much 
   CHECK(rows[3].note == "no time left");
 }
 
+TEST_CASE("what one part prepares is there for all, and made once") {
+  static int made = 0;
+  const auto once = [] {
+    static const int first = ++made;
+    (void)first;
+  };
+  const auto tell = [](Context& c) { c.report.measured("made", made, "times"); };
+  const std::vector<Row> rows =
+      run({{"first", 5, 0, true, tell},
+           {"second", 5, 0, true, tell, once},
+           {"third", 5, 0, true, tell, once},
+           {"fourth", 5, 0, true, tell, [] { throw std::runtime_error("no memory"); }}});
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0].value == 0);
+  CHECK(rows[1].value == 1);
+  CHECK(rows[2].value == 1);
+  CHECK(made == 1);  // here, not in each process
+  CHECK(rows[3].state == State::failed);
+  CHECK(rows[3].note == "no memory");
+}
+
 TEST_CASE("rows come back from a file as they were, a line cut short left out") {
   const auto path =
       std::filesystem::temp_directory_path() / ("cairn_rows_" + std::to_string(getpid()));
