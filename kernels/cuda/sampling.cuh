@@ -229,6 +229,7 @@ struct SampleScan {
     if (unfit) atomicAdd(&counters.unfit, 1U);
     __threadfence();
     if (atomicAdd(&counters.arrived, 1U) != static_cast<unsigned>(row.launch.slices) - 1) return;
+    __threadfence();  // what the others added before they arrived
     atomicExch(&counters.arrived, 0U);
     const Word top = atomicExch(&counters.best, Word{0});
     store_global(&row.state.top, top);
