@@ -161,6 +161,7 @@ class RealLtGemm final : public LtGemm {
     return queue(stream, args);
   }
   int rejected() const override { return choices_.rejected(); }
+  std::string digest() const override { return choices_.digest(); }
 
  private:
   struct Prepared {

@@ -31,6 +31,9 @@ class LtGemm {
 
   /// Shapes that were left to gemm().
   virtual int rejected() const = 0;
+  /// Names device, library version and what was chosen for the shapes prepared so far: products of
+  /// two with the same name have the same bits.
+  virtual std::string digest() const = 0;
 };
 
 /// `record` is the file of chosen algorithms ("": none is kept). Throws DeviceError when the

@@ -92,15 +92,17 @@ std::string hex(std::uint64_t word) {
   return digits;
 }
 
-std::string digest(const std::string& body) {
+std::string digest_of(const std::string& body) {
   std::string digits;
   for (const char byte : sha256(body)) {
     char two[3];
     std::snprintf(two, sizeof two, "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
     digits += two;
   }
-  return "sha256 " + digits + "\n";
+  return digits;
 }
+
+std::string last_line(const std::string& body) { return "sha256 " + digest_of(body) + "\n"; }
 
 }  // namespace
 
@@ -113,6 +115,7 @@ std::optional<LtAlgorithm> LtChoices::prepare(const LtShape& shape, std::int64_t
                                               LtTrials& trials) {
   const auto [at, is_new] = choices_.try_emplace(shape);
   Choice& choice = at->second;
+  choice.prepared = true;
   if (is_new) {
     choice.algorithm = trials.choose(shape);
     if (choice.algorithm) {
@@ -149,9 +152,27 @@ void LtChoices::reject(const LtShape& shape, Choice& choice, std::int64_t bucket
   write();
 }
 
+std::string LtChoices::title() const {
+  return std::string(kTitle) + "\ndevice " + identity_.device + "\nlibrary " +
+         std::to_string(identity_.library) + "\n";
+}
+
+std::string LtChoices::digest() const {
+  constexpr std::size_t kDigits = 16;
+  std::string body = title();
+  for (const auto& [shape, choice] : choices_) {
+    if (!choice.prepared) continue;
+    body += describe(shape);
+    if (choice.algorithm) {
+      for (const std::uint64_t word : choice.algorithm->words) body += " " + hex(word);
+    }
+    body += "\n";
+  }
+  return digest_of(body).substr(0, kDigits);
+}
+
 std::string LtChoices::text() const {
-  std::string body = std::string(kTitle) + "\ndevice " + identity_.device + "\nlibrary " +
-                     std::to_string(identity_.library) + "\n";
+  std::string body = title();
   for (const auto& [shape, choice] : choices_) {
     body += "weight " + std::to_string(shape.n) + " " + std::to_string(shape.k) +
             (shape.bf16_out ? " bf16" : " fp32");
@@ -163,13 +184,13 @@ std::string LtChoices::text() const {
     }
     body += "\n";
   }
-  return body + digest(body);
+  return body + last_line(body);
 }
 
 /// False when the text is damaged; true, and nothing taken, when it belongs to others.
 bool LtChoices::parse(const std::string& text) {
   const std::size_t end = text.rfind("sha256 ");
-  if (end == std::string::npos || text.substr(end) != digest(text.substr(0, end))) return false;
+  if (end == std::string::npos || text.substr(end) != last_line(text.substr(0, end))) return false;
   std::istringstream lines(text.substr(0, end));
   std::string title, device, library, word;
   std::getline(lines, title);

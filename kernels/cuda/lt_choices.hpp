@@ -70,15 +70,21 @@ class LtChoices {
   /// Shapes left to our own kernel.
   int rejected() const;
 
+  /// Of device, library version and the algorithms of all shapes prepared so far: where it is the
+  /// same, products have the same bits. 16 digits.
+  std::string digest() const;
+
  private:
   struct Choice {
     std::optional<LtAlgorithm> algorithm;
     std::int64_t failed_bucket = 0;  // without an algorithm; 0: the library has none
     std::int64_t tested_rows = 0;    // in this process: buckets up to this one passed
+    bool prepared = false;           // in this process
   };
 
   void read();
   void write() const;
+  std::string title() const;
   std::string text() const;
   bool parse(const std::string& text);
   void reject(const LtShape& shape, Choice& choice, std::int64_t bucket);

@@ -95,7 +95,7 @@ struct BackendInfo {
   std::string weights;  // "bf16", "int8"
   std::string kv;       // "bf16", "f32", "f16"
   int threads = 0;
-  std::string gemm = "exact";  // "cublaslt"
+  std::string gemm = "exact";  // "cublaslt 0123456789abcdef": LtGemm::digest()
 };
 
 /// A loaded model on one device. Not thread-safe: one owner (the executor) calls it. Throws

@@ -151,7 +151,7 @@ BackendInfo CudaBackend::info() const {
   info.isa = device_.architecture();
   info.weights = options_.weights == CudaWeights::int8 ? "int8" : "bf16";
   info.kv = device_.multiplies_bf16() ? "bf16" : "f16";
-  info.gemm = library_ ? "cublaslt" : "exact";
+  info.gemm = library_ ? "cublaslt " + library_->digest() : "exact";
   return info;
 }
 

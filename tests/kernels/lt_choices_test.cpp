@@ -142,6 +142,37 @@ TEST_CASE("a bucket that fails later takes the weight away from those that passe
   REQUIRE(choices.rejected() == 1);
 }
 
+TEST_CASE("the digest changes with all that products' bits depend on, and with nothing else") {
+  Record record("digest");
+  const auto digest = [](const LtIdentity& identity, FakeLibrary library,
+                         const std::string& file = "") {
+    LtChoices choices(identity, file);
+    choices.prepare(kSquare, 64, library);
+    return choices.digest();
+  };
+  const FakeLibrary usual;
+  const std::string want = digest(kHere, usual);
+  REQUIRE(want.size() == 16);
+  REQUIRE(digest(kHere, usual, record.path) == want);
+  LtChoices both(kHere, record.path);
+  FakeLibrary library;
+  both.prepare(kWide, 64, library);
+  REQUIRE(both.digest() != want);
+  both.prepare(kSquare, 64, library);
+  REQUIRE(both.digest() != want);
+  REQUIRE(digest(kHere, usual, record.path) == want);  // with another model's shape in the file
+
+  LtIdentity newer = kHere;
+  ++newer.library;
+  REQUIRE(digest(newer, usual) != want);
+  REQUIRE(digest({"another device", kHere.library}, usual) != want);
+  FakeLibrary other = usual;
+  other.advice->words[7] ^= 1;
+  REQUIRE(digest(kHere, other) != want);
+  other.advice.reset();
+  REQUIRE(digest(kHere, other) != want);
+}
+
 TEST_CASE("without an algorithm of the library a weight is ours") {
   Record record("none");
   FakeLibrary library;
