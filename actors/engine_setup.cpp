@@ -5,9 +5,11 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "actors/messages.hpp"
 #include "actors/open_device.hpp"
@@ -62,6 +64,11 @@ void check_options(const EngineOptions& o) {
   require(o.device != "cpu" || o.gemm == "exact", "gemm", "exact, as the device is the CPU");
   require(o.device != "cpu" || o.weights == "bf16", "weights",
           "bf16, as the device is the CPU: int8 is for CUDA devices so far");
+  require(o.gemm_record.empty() || o.gemm == "cublaslt", "gemm_record",
+          "nothing, as gemm is exact: only cublaslt's algorithms are kept");
+  std::error_code none;
+  require(!std::filesystem::is_directory(o.gemm_record, none), "gemm_record",
+          "a file, not the directory '" + o.gemm_record + "'");
   require(o.kv == "bf16" || o.kv == "f32", "kv", "bf16 or f32, not '" + o.kv + "'");
   require(o.kv != "f32" || o.device == "cpu" || o.device == "auto", "kv",
           "bf16, as the device is " + o.device + ": f32 is for the CPU");

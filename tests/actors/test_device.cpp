@@ -200,6 +200,9 @@ TEST_CASE("options that contradict the device are refused by name") {
   refused([](auto& o) { o.device = "cuda:-1"; }, "device: expected");
   refused([](auto& o) { o.gemm = "fast"; }, "gemm: expected exact or cublaslt");
   refused([](auto& o) { o.gemm = "cublaslt"; }, "gemm: expected exact");
+  refused([](auto& o) { o.gemm_record = "record"; }, "gemm_record: expected nothing");
+  refused([](auto& o) { o.device = "auto", o.gemm = "cublaslt", o.gemm_record = "/"; },
+          "gemm_record: expected a file, not the directory '/'");
   refused([](auto& o) { o.weights = "int8"; }, "int8 is for CUDA devices");
   refused([](auto& o) { o.device = "cuda", o.kv = "f32"; }, "f32 is for the CPU");
   CHECK(actors::cuda_index("cuda:12") == 12);
