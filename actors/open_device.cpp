@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 #include <vector>
@@ -43,16 +44,14 @@ std::uint64_t least_cache_bytes(const model::MemoryLayout& layout, std::int32_t 
          static_cast<std::uint64_t>(engine::blocks_for(context_length) + 1) * layout.kv_block_bytes;
 }
 
-// Beside the cache's directory, which holds nothing else: what was written with one algorithm is
-// read with the same.
-std::string gemm_record(const EngineOptions& options) {
-  if (!options.gemm_record.empty() || options.disk_dir.empty()) return options.gemm_record;
-  std::string dir = options.disk_dir;
-  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
-  return dir + ".cublaslt";
-}
-
 }  // namespace
+
+std::string gemm_record_beside(const std::string& disk_dir) {
+  if (disk_dir.empty()) return "";
+  std::filesystem::path dir = std::filesystem::absolute(disk_dir).lexically_normal();
+  if (!dir.has_filename()) dir = dir.parent_path();
+  return dir.string() + ".cublaslt";
+}
 
 std::uint64_t default_cache_bytes(const model::MemoryLayout& layout, std::int32_t context_length) {
   return std::max(std::min(kDefaultCacheCap, available_memory() / 4),
@@ -166,7 +165,8 @@ std::unique_ptr<model::Backend> DeviceOpener::make_cuda(int index) const {
   cuda.device = index;
   cuda.weights = options_.weights == "int8" ? model::CudaWeights::int8 : model::CudaWeights::bf16;
   cuda.gemm = options_.gemm == "cublaslt" ? model::CudaGemm::cublaslt : model::CudaGemm::exact;
-  cuda.gemm_record = gemm_record(options_);
+  cuda.gemm_record =
+      options_.gemm_record.empty() ? gemm_record_beside(options_.disk_dir) : options_.gemm_record;
   const BatchRoom room = batch_room(options_, true);
   cuda.max_step_tokens = room.step_tokens;
   cuda.max_slices = room.running;

@@ -63,6 +63,10 @@ class DeviceOpener {
   std::optional<int> cuda_;  // index of the chosen one; none: the CPU
 };
 
+/// Where cublaslt's algorithms are kept by default: beside the cache's directory, which holds
+/// nothing else, so that what was written with one algorithm is read with the same. "" without one.
+std::string gemm_record_beside(const std::string& disk_dir);
+
 /// The index in "cuda:N"; nothing for other spellings.
 std::optional<int> cuda_index(const std::string& device);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A running engine whose model and memory are on a device.
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -40,6 +41,15 @@ bool wait_for(const Condition& condition) {
 }
 
 }  // namespace
+
+TEST_CASE("the record of cublaslt lies beside the cache's directory, however that is spelt") {
+  const auto here = std::filesystem::current_path().string();
+  CHECK(actors::gemm_record_beside("").empty());
+  CHECK(actors::gemm_record_beside("/cache/states") == "/cache/states.cublaslt");
+  CHECK(actors::gemm_record_beside("/cache/states//") == "/cache/states.cublaslt");
+  CHECK(actors::gemm_record_beside("/cache/states/.") == "/cache/states.cublaslt");
+  CHECK(actors::gemm_record_beside(".") == here + ".cublaslt");
+}
 
 TEST_CASE("an engine on a device gives the CPU's answers from a cache in the device's memory") {
   const auto cpu = make_engine(tiny());
