@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/check.hpp"
+#include "base/log.hpp"
 
 namespace cairn::engine {
 namespace {
@@ -35,6 +36,21 @@ std::size_t DiskStage::batch(std::uint64_t record_bytes, std::size_t most) const
   return std::clamp<std::size_t>(kStageBytes / std::max<std::uint64_t>(record_bytes, 1), 1, most);
 }
 
+// Where the system pins no memory, copies take longer.
+void DiskStage::reserve(std::size_t bytes) {
+  if (bytes <= size_) return;
+  memory_ = nullptr;  // first, so that old and new never stand side by side
+  size_ = 0;
+  try {
+    memory_ = arena_->host_memory(bytes);
+  } catch (const DeviceError& e) {
+    log(LogLevel::warning,
+        std::string("copies to disk go through memory that is not pinned: ") + e.what());
+    memory_ = arena_->model::Arena::host_memory(bytes);
+  }
+  size_ = bytes;
+}
+
 // Blocks that lie side by side on the device move as one.
 template <class Record>
 void DiskStage::plan(std::span<const Record> records, std::vector<Record>& staged) {
@@ -52,8 +68,8 @@ void DiskStage::plan(std::span<const Record> records, std::vector<Record>& stage
       bytes += piece.size();
     }
   }
-  if (memory_.size() < bytes) memory_.resize(bytes);
-  std::byte* next = memory_.data();
+  reserve(bytes);
+  std::byte* next = memory_.get();
   staged.assign(records.begin(), records.end());
   for (Record& record : staged) {
     for (auto& piece : record) {
@@ -68,7 +84,7 @@ Result<std::span<const DiskRecord>> DiskStage::fetch(std::span<const DiskRecord>
   if (arena_ == nullptr) return records;
   plan(records, records_);
   const Status done = guarded([this] {
-    for (const Move& m : moves_) arena_->read(m.device, std::span(memory_).subspan(m.at, m.bytes));
+    for (const Move& m : moves_) arena_->read(m.device, bytes_of(m));
   });
   if (!done) return done.error();
   return std::span<const DiskRecord>(records_);
@@ -83,7 +99,7 @@ std::span<const DiskRecordSink> DiskStage::land(std::span<const DiskRecordSink> 
 Status DiskStage::deliver() {
   if (arena_ == nullptr) return ok_status();
   return guarded([this] {
-    for (const Move& m : moves_) arena_->write(std::span(memory_).subspan(m.at, m.bytes), m.device);
+    for (const Move& m : moves_) arena_->write(bytes_of(m), m.device);
   });
 }
 

@@ -35,12 +35,15 @@ class DiskStage {
     std::size_t at = 0, bytes = 0;  // in memory_
   };
   bool is_on_device(const std::byte* p) const;
+  void reserve(std::size_t bytes);
+  std::span<std::byte> bytes_of(const Move& m) const { return {memory_.get() + m.at, m.bytes}; }
   template <class Record>
   void plan(std::span<const Record> records, std::vector<Record>& staged);
 
   std::shared_ptr<model::Arena> arena_;
   std::vector<Move> moves_;
-  std::vector<std::byte> memory_;
+  std::shared_ptr<std::byte> memory_;  // [size_]
+  std::size_t size_ = 0;
   std::vector<DiskRecord> records_;
   std::vector<DiskRecordSink> sinks_;
 };

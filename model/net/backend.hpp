@@ -82,6 +82,10 @@ class Arena {
   /// when they return.
   virtual void read(const std::byte* from, std::span<std::byte> to) = 0;
   virtual void write(std::span<const std::byte> from, std::byte* to) = 0;
+  /// Host memory that read and write reach without a copy between. It may outlive the arena.
+  virtual std::shared_ptr<std::byte> host_memory(std::size_t bytes) {
+    return std::shared_ptr<std::byte>(new std::byte[bytes], std::default_delete<std::byte[]>());
+  }
   /// Waits for the steps and copies that the backend has begun.
   void finish() {
     std::array<std::byte, 16> some{};

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -32,9 +34,32 @@ void CudaArena::begin(const std::byte* at, std::size_t bytes) {
   work_->hold_back(stream_);
 }
 
+std::shared_ptr<std::byte> CudaArena::host_memory(std::size_t bytes) {
+  auto memory =
+      std::make_shared<kernels::cuda::PinnedBuffer>(device_, bytes, "copies of blocks and states");
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(pinned_, [](const auto& other) { return other.expired(); });
+  pinned_.push_back(memory);
+  std::byte* const data = memory->data();
+  return {std::move(memory), data};
+}
+
+bool CudaArena::is_pinned(std::span<const std::byte> host) const {
+  const std::less_equal<const std::byte*> in_order;
+  return std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& one) {
+    const auto memory = one.lock();
+    return memory && in_order(memory->data(), host.data()) &&
+           in_order(host.data() + host.size(), memory->data() + memory->size());
+  });
+}
+
 void CudaArena::read(const std::byte* from, std::span<std::byte> to) {
   const std::scoped_lock lock(mutex_);
   begin(from, to.size());
+  if (is_pinned(to)) {
+    stream_.copy_to_host(to.data(), from, to.size());
+    return stream_.finish();
+  }
   StagingAreas::Area* before = nullptr;
   std::span<std::byte> before_to;
   const auto empty = [&] {
@@ -57,6 +82,10 @@ void CudaArena::read(const std::byte* from, std::span<std::byte> to) {
 void CudaArena::write(std::span<const std::byte> from, std::byte* to) {
   const std::scoped_lock lock(mutex_);
   begin(to, from.size());
+  if (is_pinned(from)) {
+    stream_.copy_to_device(to, from.data(), from.size());
+    return stream_.finish();
+  }
   for (std::size_t at = 0; at < from.size(); at += areas_.size()) {
     const auto part = from.subspan(at, std::min(areas_.size(), from.size() - at));
     StagingAreas::Area& area = areas_.next();

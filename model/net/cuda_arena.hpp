@@ -6,14 +6,15 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "model/net/backend.hpp"
 #include "model/net/cuda_staging.hpp"
 
 namespace cairn::model {
 
-/// Copies run on a stream of their own, through two pinned areas, behind the work that its backend
-/// had queued when they were asked for. May outlive the backend.
+/// Copies run on a stream of their own, behind the work that its backend had queued when they were
+/// asked for; those of memory that is not pinned through two pinned areas. May outlive the backend.
 class CudaArena final : public Arena {
  public:
   CudaArena(int device, std::size_t bytes, std::shared_ptr<LastWork> work);
@@ -22,6 +23,7 @@ class CudaArena final : public Arena {
   std::size_t size() const override { return memory_.size(); }
   void read(const std::byte* from, std::span<std::byte> to) override;
   void write(std::span<const std::byte> from, std::byte* to) override;
+  std::shared_ptr<std::byte> host_memory(std::size_t bytes) override;
 
   int device() const { return device_; }
   /// Copies wait for this work from now on.
@@ -29,12 +31,14 @@ class CudaArena final : public Arena {
 
  private:
   void begin(const std::byte* at, std::size_t bytes);
+  bool is_pinned(std::span<const std::byte> host) const;  // by host_memory
 
   int device_;
   kernels::cuda::DeviceBuffer memory_;
   std::mutex mutex_;  // of all below
   std::shared_ptr<LastWork> work_;
   StagingAreas areas_;
+  std::vector<std::weak_ptr<kernels::cuda::PinnedBuffer>> pinned_;
   kernels::cuda::WorkStream stream_;
 };
 

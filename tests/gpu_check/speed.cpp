@@ -100,7 +100,7 @@ void measure_copies(Context& context, Served& served) {
   const std::size_t bytes = kDryRun ? 1 << 16 : std::size_t{256} << 20;
   if (!context.has_time(2, "copies")) return;
   const auto place = served.memory().allocate(bytes);
-  std::vector<std::byte> host(bytes, std::byte{1});
+  const std::shared_ptr<std::byte> host = served.arena().host_memory(bytes);
   const auto rate = [&](const std::string& name, std::size_t piece, const auto& copy) {
     double best = 1e9;
     for (int round = 0; round < 3; ++round) {
@@ -112,10 +112,10 @@ void measure_copies(Context& context, Served& served) {
     context.report.measured(name, copied / best / 1e9, "GB/s", format_bytes(piece) + " at a time");
   };
   const auto save = [&](std::size_t at, std::size_t piece) {
-    served.arena().read(place.get() + at, {host.data() + at, piece});
+    served.arena().read(place.get() + at, {host.get() + at, piece});
   };
   const auto restore = [&](std::size_t at, std::size_t piece) {
-    served.arena().write({host.data() + at, piece}, place.get() + at);
+    served.arena().write({host.get() + at, piece}, place.get() + at);
   };
   rate("save", bytes, save);
   rate("restore", bytes, restore);
@@ -124,12 +124,6 @@ void measure_copies(Context& context, Served& served) {
   rate("restore of states", layout.state_bytes, restore);
   rate("restore of blocks", layout.kv_block_bytes, restore);
 }
-
-/// One state and the blocks of a prefix, in host memory.
-struct Saved {
-  std::vector<std::byte> state;
-  std::vector<std::vector<std::byte>> blocks;
-};
 
 void measure_first_token(Context& context, Served& served) {
   const std::int32_t tokens = kDryRun ? 24 : 8192;
@@ -155,16 +149,17 @@ void measure_first_token(Context& context, Served& served) {
 
   const auto saved_blocks = static_cast<std::size_t>(kept / model::kBlockTokens);
   const std::size_t block_bytes = served.backend().layout().kv_block_bytes;
-  Saved saved{cold->bytes_of(state.get()), {}};
-  for (std::size_t i = 0; i < saved_blocks; ++i) {
-    saved.blocks.emplace_back(block_bytes);
-    served.arena().read(cold->block(i), saved.blocks.back());
-  }
+  // The state, then the blocks.
+  const std::size_t state_bytes = served.backend().layout().state_bytes;
+  const auto saved = served.arena().host_memory(state_bytes + saved_blocks * block_bytes);
+  const auto block = [&](std::size_t i) {
+    return std::span(saved.get() + state_bytes + i * block_bytes, block_bytes);
+  };
+  served.arena().read(state.get(), {saved.get(), state_bytes});
+  for (std::size_t i = 0; i < saved_blocks; ++i) served.arena().read(cold->block(i), block(i));
   const double restored = seconds_of([&] {
-    served.arena().write(saved.state, state.get());
-    for (std::size_t i = 0; i < saved_blocks; ++i) {
-      served.arena().write(saved.blocks[i], cold->block(i));
-    }
+    served.arena().write({saved.get(), state_bytes}, state.get());
+    for (std::size_t i = 0; i < saved_blocks; ++i) served.arena().write(block(i), cold->block(i));
     DrivenSequence resumed = DrivenSequence::resume(*cold, kept, state.get());
     served.prefill(resumed, rest);
   });

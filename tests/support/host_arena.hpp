@@ -65,8 +65,16 @@ class FarArena final : public model::Arena {
     std::memcpy(memory_.data() + (to - data_), from.data(), from.size());
   }
 
+  std::shared_ptr<std::byte> host_memory(std::size_t bytes) override {
+    ++asked;
+    if (fails || gives_none) throw DeviceError("told to fail");
+    return Arena::host_memory(bytes);
+  }
+
   int moves = 0;
+  int asked = 0;  // for host memory
   bool fails = false;
+  bool gives_none = false;
 
  private:
   std::vector<std::byte> memory_;

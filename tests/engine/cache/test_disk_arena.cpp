@@ -107,6 +107,23 @@ TEST_CASE("blocks side by side on a device move together") {
   CHECK(device.arena->moves == 1 + 2);  // five blocks in one slab of a state's size
 }
 
+TEST_CASE("bytes of a device pass through memory that it gives, asked for once, or any other") {
+  std::mt19937 random(14);
+  const Sample sample("", random_tokens(random, 160));
+  for (const bool gives_none : {false, true}) {
+    Device device;
+    device.arena->gives_none = gives_none;
+    bool equal = false;
+    REQUIRE(device.put(sample));
+    REQUIRE(device.read(sample, 0, &equal));
+    CHECK(equal);
+    const int asked = device.arena->asked;
+    CHECK(asked > 0);
+    REQUIRE(device.read(sample, 0, &equal));
+    CHECK(device.arena->asked == asked);
+  }
+}
+
 TEST_CASE("a device that cannot be read or written costs a write or a read, and no file") {
   Device device;
   std::mt19937 random(13);

@@ -127,6 +127,28 @@ TEST_CASE("the arena copies any bytes through its areas, behind what the backend
   CHECK_THROWS_AS(arena->write(one, arena->data() - 1), InvariantError);
 }
 
+TEST_CASE(
+    "memory that an arena gives is copied to and from at once, and stays when the arena goes") {
+  const auto backend = small_backend();
+  const std::size_t size = std::size_t{9} << 20;  // more than two areas
+  auto arena = backend->make_arena(size);
+  const std::shared_ptr<std::byte> host = arena->host_memory(size);
+  const Bytes all = random_bytes(size, 3);
+  std::copy(all.begin(), all.end(), host.get());
+  const auto before = simt::device_counts();
+  arena->write({host.get(), size}, arena->data());
+  std::fill_n(host.get(), size, std::byte{0});
+  arena->read(arena->data() + 16, {host.get() + 16, size - 16});
+  CHECK(simt::device_counts().copies - before.copies == 2);
+  CHECK(std::equal(all.begin() + 16, all.end(), host.get() + 16));
+  // One byte more than the memory has goes through the areas.
+  Bytes other(size);
+  arena->read(arena->data(), other);
+  CHECK((other == all));
+  arena = nullptr;
+  CHECK(host.get()[16] == all[16]);
+}
+
 TEST_CASE("slots of a block are copied on the device and on host copies alike") {
   const auto backend = small_backend();
   const std::size_t size = backend->layout().kv_block_bytes;
