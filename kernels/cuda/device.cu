@@ -127,7 +127,8 @@ DeviceDescription describe_device(int index) {
   return device;
 }
 
-DeviceBuffer::DeviceBuffer(int device, std::size_t bytes, const std::string& what)
+template <>
+DeviceBuffer::OwnedMemory(int device, std::size_t bytes, const std::string& what)
     : device_(device) {
   check_cuda(enter(device), "allocating memory");
   if (bytes == 0) return;
@@ -145,11 +146,13 @@ DeviceBuffer::DeviceBuffer(int device, std::size_t bytes, const std::string& wha
   size_ = bytes;
 }
 
-DeviceBuffer::~DeviceBuffer() {
+template <>
+DeviceBuffer::~OwnedMemory() {
   if (data_ != nullptr) release_on(device_, [this] { cudaFree(data_); });
 }
 
-PinnedBuffer::PinnedBuffer(int device, std::size_t bytes, const std::string& what)
+template <>
+PinnedBuffer::OwnedMemory(int device, std::size_t bytes, const std::string& what)
     : device_(device) {
   check_cuda(enter(device), "pinning memory");
   if (bytes == 0) return;
@@ -165,7 +168,8 @@ PinnedBuffer::PinnedBuffer(int device, std::size_t bytes, const std::string& wha
   size_ = bytes;
 }
 
-PinnedBuffer::~PinnedBuffer() {
+template <>
+PinnedBuffer::~OwnedMemory() {
   if (data_ != nullptr) release_on(device_, [this] { cudaFreeHost(data_); });
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/grid.hpp"
@@ -45,15 +46,26 @@ std::vector<DeviceDescription> find_devices();
 /// there is no such device, its architecture is below sm_75, or this build has no code for it.
 DeviceDescription describe_device(int index);
 
-/// Memory of a device, 256-byte aligned, not initialised. Move-only.
-class DeviceBuffer {
+enum class MemoryKind : std::uint8_t { device, pinned };
+
+/// Memory that owns itself. Move-only; what is given back waits for all work of its device.
+template <MemoryKind kKind>
+class OwnedMemory {
  public:
-  DeviceBuffer() = default;
-  /// `what` says in the error of a full device what it was for, as in "the weights".
-  DeviceBuffer(int device, std::size_t bytes, const std::string& what);
-  ~DeviceBuffer();
-  DeviceBuffer(DeviceBuffer&& other) noexcept;
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  OwnedMemory() = default;
+  /// `what` says in the error of full memory what it was for, as in "the weights".
+  OwnedMemory(int device, std::size_t bytes, const std::string& what);
+  ~OwnedMemory();
+  OwnedMemory(OwnedMemory&& other) noexcept
+      : device_(other.device_),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
+  OwnedMemory& operator=(OwnedMemory other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
 
   std::byte* data() const { return data_; }
   template <class T>
@@ -68,27 +80,18 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
-/// Host memory that devices copy from and to while the host goes on. Zeroed. Move-only.
-class PinnedBuffer {
- public:
-  PinnedBuffer() = default;
-  PinnedBuffer(int device, std::size_t bytes, const std::string& what);
-  ~PinnedBuffer();
-  PinnedBuffer(PinnedBuffer&& other) noexcept;
-  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
-
-  std::byte* data() const { return data_; }
-  template <class T>
-  T* as() const {
-    return reinterpret_cast<T*>(data_);
-  }
-  std::size_t size() const { return size_; }
-
- private:
-  int device_ = 0;
-  std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
+/// Of a device, 256-byte aligned, not initialised.
+using DeviceBuffer = OwnedMemory<MemoryKind::device>;
+/// Of the host, which devices copy from and to while the host goes on. Zeroed.
+using PinnedBuffer = OwnedMemory<MemoryKind::pinned>;
+template <>
+DeviceBuffer::OwnedMemory(int device, std::size_t bytes, const std::string& what);
+template <>
+DeviceBuffer::~OwnedMemory();
+template <>
+PinnedBuffer::OwnedMemory(int device, std::size_t bytes, const std::string& what);
+template <>
+PinnedBuffer::~OwnedMemory();
 
 /// A point in a stream's work. Move-only.
 class Event {

@@ -6,32 +6,6 @@
 
 namespace cairn::kernels::cuda {
 
-DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
-    : device_(std::exchange(other.device_, {})),
-      data_(std::exchange(other.data_, {})),
-      size_(std::exchange(other.size_, {})) {}
-
-DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
-  DeviceBuffer taken(std::move(other));
-  std::swap(device_, taken.device_);
-  std::swap(data_, taken.data_);
-  std::swap(size_, taken.size_);
-  return *this;
-}
-
-PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept
-    : device_(std::exchange(other.device_, {})),
-      data_(std::exchange(other.data_, {})),
-      size_(std::exchange(other.size_, {})) {}
-
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
-  PinnedBuffer taken(std::move(other));
-  std::swap(device_, taken.device_);
-  std::swap(data_, taken.data_);
-  std::swap(size_, taken.size_);
-  return *this;
-}
-
 Event::Event(Event&& other) noexcept
     : device_(std::exchange(other.device_, {})), event_(std::exchange(other.event_, {})) {}
 

@@ -208,7 +208,8 @@ DeviceDescription describe_device(int index) {
   return device;
 }
 
-DeviceBuffer::DeviceBuffer(int device, std::size_t bytes, const std::string& what)
+template <>
+DeviceBuffer::OwnedMemory(int device, std::size_t bytes, const std::string& what)
     : device_(device) {
   const Lock lock;
   count_allocation(device, "allocating memory");
@@ -220,7 +221,8 @@ DeviceBuffer::DeviceBuffer(int device, std::size_t bytes, const std::string& wha
   devices().used[device] += bytes;
 }
 
-DeviceBuffer::~DeviceBuffer() {
+template <>
+DeviceBuffer::~OwnedMemory() {
   if (data_ == nullptr) return;
   in_destructor([this] {
     run_everything();
@@ -229,7 +231,8 @@ DeviceBuffer::~DeviceBuffer() {
   });
 }
 
-PinnedBuffer::PinnedBuffer(int device, std::size_t bytes, const std::string& what)
+template <>
+PinnedBuffer::OwnedMemory(int device, std::size_t bytes, const std::string& what)
     : device_(device) {
   const Lock lock;
   count_allocation(device, "pinning memory");
@@ -240,7 +243,8 @@ PinnedBuffer::PinnedBuffer(int device, std::size_t bytes, const std::string& wha
   size_ = bytes;
 }
 
-PinnedBuffer::~PinnedBuffer() {
+template <>
+PinnedBuffer::~OwnedMemory() {
   if (data_ == nullptr) return;
   in_destructor([this] {
     run_everything();
