@@ -4,38 +4,24 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/json.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "model/net/cpu_backend.hpp"
 #include "model/net/weights.hpp"
-#include "tests/model/net/temp_dir.hpp"
+#include "tests/model/net/golden.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/exactness_sequence.hpp"
 
 using namespace cairn;
 using namespace cairn::model;
+using cairn::testing::doubles;
 using cairn::testing::DrivenSequence;
+using cairn::testing::ints;
+using cairn::testing::kTiny;
 
 namespace {
 
 constexpr double kF32Bound = 2e-5;   // fp32 arithmetic against fp64; measured 2.9e-6
 constexpr double kBf16Bound = 2e-3;  // keys and values with 8 bits of mantissa; measured 4.8e-4
-
-const std::string kTiny = std::string(CAIRN_FIXTURES) + "/tiny";
-
-json::Value golden() { return json::parse(testing::read_file(kTiny + "/golden.json")).take(); }
-
-std::vector<double> doubles(const json::Value& v) {
-  std::vector<double> out;
-  for (const json::Value& item : v.items()) out.push_back(item.as_double());
-  return out;
-}
-
-std::vector<std::int32_t> ints(const json::Value& v) {
-  std::vector<std::int32_t> out;
-  for (const json::Value& item : v.items()) out.push_back(static_cast<std::int32_t>(item.as_int()));
-  return out;
-}
 
 template <class A, class B>
 double max_difference(const A& a, const B& b) {
@@ -120,7 +106,7 @@ void check_states(const Run& run, const ModelConfig& c, const json::Value& g) {
 }  // namespace
 
 TEST_CASE("the tiny checkpoint gives the recorded logits, layer outputs and states") {
-  const json::Value all = golden();
+  const json::Value all = testing::golden();
   const auto weights = load_weights(kTiny);
   for (const kernels::Isa isa : kernels::supported_isas()) {
     CpuOptions options;
@@ -154,7 +140,7 @@ TEST_CASE("the tiny checkpoint gives the recorded logits, layer outputs and stat
 }
 
 TEST_CASE("keys and values in bf16 move the tiny checkpoint's logits by less than their bound") {
-  const json::Value all = golden();
+  const json::Value all = testing::golden();
   CpuBackend backend(load_weights(kTiny), CpuOptions{});
   for (const std::string name : {"short12", "long70"}) {
     const json::Value& g = *all.find(name);

@@ -4,18 +4,20 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/json.hpp"
 #include "kernels/dtype.hpp"
 #include "model/net/weights.hpp"
+#include "tests/model/net/golden.hpp"
 #include "tests/model/net/reference_model.hpp"
-#include "tests/model/net/temp_dir.hpp"
 #include "tests/model/net_cuda/device_memory.hpp"
 #include "tests/simt/harness/device.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace cairn;
 using namespace cairn::model;
+using cairn::testing::doubles;
 using cairn::testing::DrivenSequence;
+using cairn::testing::ints;
+using cairn::testing::kTiny;
 using cairn::testing::ReferenceModel;
 
 namespace {
@@ -27,20 +29,6 @@ constexpr double kInt8Bound = 0.15;
 // measured 2.6e-3; fp16, 1.3e-4.
 constexpr double kBf16Arithmetic = 5e-3;
 constexpr double kF16Arithmetic = 3e-4;
-
-const std::string kTiny = std::string(CAIRN_FIXTURES) + "/tiny";
-
-std::vector<double> doubles(const json::Value& v) {
-  std::vector<double> out;
-  for (const json::Value& item : v.items()) out.push_back(item.as_double());
-  return out;
-}
-
-std::vector<std::int32_t> ints(const json::Value& v) {
-  std::vector<std::int32_t> out;
-  for (const json::Value& item : v.items()) out.push_back(static_cast<std::int32_t>(item.as_int()));
-  return out;
-}
 
 double bf16(double x) { return to_float(to_bf16(static_cast<float>(x))); }
 double f16(double x) { return to_float(to_f16(static_cast<float>(x))); }
@@ -55,7 +43,7 @@ double worst(const std::vector<float>& got, const std::vector<double>& want) {
 // A prompt whose last logits are recorded.
 struct Golden {
   explicit Golden(const std::string& name) {
-    const json::Value all = json::parse(testing::read_file(kTiny + "/golden.json")).take();
+    const json::Value all = testing::golden();
     ids = ints(*all.find(name)->find("ids"));
     logits = doubles(*all.find(name)->find("logits_last"));
   }
