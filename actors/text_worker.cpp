@@ -93,14 +93,14 @@ void TextWorker::emit_after_start(Stream& stream, Event event) {
   emit(*stream.ticket, std::move(event));
 }
 
-TextWorker::Stream* TextWorker::stream_of(SequenceId seq, Choice** choice) {
+TextWorker::Place TextWorker::place_of(SequenceId seq) {
   const auto owner = owners_.find(seq);
-  if (owner == owners_.end()) return nullptr;
+  if (owner == owners_.end()) return {};
   Stream& stream = streams_.at(owner->second);
-  for (Choice& c : stream.choices) {
-    if (c.seq == seq) *choice = &c;
+  for (Choice& choice : stream.choices) {
+    if (choice.seq == seq) return {&stream, &choice};
   }
-  return &stream;
+  return {};
 }
 
 void TextWorker::on(const StepTokens& m) {
@@ -124,8 +124,7 @@ void TextWorker::guarded(SequenceId seq, Work&& work) {
 }
 
 void TextWorker::take_prompt(const engine::PromptLogprobs& part) {
-  Choice* choice = nullptr;
-  Stream* stream = stream_of(part.id, &choice);
+  Stream* const stream = place_of(part.id).stream;
   if (!stream || stream->started_sent) return;
   auto& prompt = stream->started.prompt;
   for (const auto& entry : part.entries) {
@@ -136,9 +135,8 @@ void TextWorker::take_prompt(const engine::PromptLogprobs& part) {
 }
 
 void TextWorker::take_token(const engine::SampledToken& token, Clock::time_point at) {
-  Choice* choice = nullptr;
-  Stream* stream = stream_of(token.id, &choice);
-  if (!stream || choice->reason) return;
+  const auto [stream, choice] = place_of(token.id);
+  if (!choice || choice->reason) return;
   const Metrics& metrics = *shared_->metrics;
   if (!stream->first_token_seconds) {
     const double seconds = seconds_between(stream->ticket->submitted, at);
@@ -165,9 +163,8 @@ void TextWorker::take_token(const engine::SampledToken& token, Clock::time_point
 }
 
 void TextWorker::end_choice(const engine::EndedSequence& ended) {
-  Choice* choice = nullptr;
-  Stream* stream = stream_of(ended.id, &choice);
-  if (!stream || choice->reason) return;
+  const auto [stream, choice] = place_of(ended.id);
+  if (!choice || choice->reason) return;
   Delta delta;
   delta.choice = static_cast<std::int32_t>(choice - stream->choices.data());
   choice->stream.finish(delta);

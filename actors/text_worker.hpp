@@ -47,7 +47,11 @@ class TextWorker {
   void on(const CloseStream& m);
   void on(const DropStreams& m);
 
-  Stream* stream_of(SequenceId seq, Choice** choice);
+  struct Place {
+    Stream* stream = nullptr;
+    Choice* choice = nullptr;  // of that stream
+  };
+  Place place_of(SequenceId seq);  // nulls when nobody is waiting for it
   void take_token(const engine::SampledToken& token, Clock::time_point at);
   void take_prompt(const engine::PromptLogprobs& part);
   void end_choice(const engine::EndedSequence& ended);
