@@ -13,6 +13,7 @@
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "cli/commands.hpp"
+#include "cli/engine_flags.hpp"
 #include "cli/machine_limits.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_bundle.hpp"
@@ -212,9 +213,9 @@ void print(const Report& r) {
   std::printf("\n");
 }
 
-// Of the values in memory: int8 has a scale of 16 bits for every 128, and leaves the head bf16.
+// Of the values in memory: int8 has a scale of 16 bits a group, and leaves the head bf16.
 double weight_bytes(const Report& r) {
-  constexpr double kInt8 = 1 + 2.0 / 128;
+  constexpr double kInt8 = 1 + 2.0 / model::kInt8Group;
   const auto all = static_cast<double>(r.parameters);
   const auto head = static_cast<double>(r.head_parameters);
   if (r.backend.weights == "int8") return kInt8 * (all - head) + 2 * head;
@@ -269,24 +270,11 @@ void add_bench(CLI::App& app, Action& action) {
   auto* shape = bench->add_option("--shape", flags->shape,
                                   "Random weights of a published shape, e.g. qwen3.5-0.8b");
   bench->add_option("-m,--model", o.model, "A model directory, or 'demo'")->excludes(shape);
-  bench
-      ->add_option("--device", o.device,
-                   "auto (the first CUDA device that works, else the CPU), cpu, cuda or cuda:N")
-      ->capture_default_str();
-  bench->add_option("--weights", o.weights, "bf16, or int8 (CUDA devices)")
-      ->check(CLI::IsMember({"bf16", "int8"}))
-      ->capture_default_str();
-  bench->add_option("--gemm", o.gemm, "Of a CUDA device: exact or cublaslt")
-      ->check(CLI::IsMember({"exact", "cublaslt"}))
-      ->capture_default_str();
-  bench->add_option("-t,--threads", o.threads, "Compute threads of the CPU (0: physical cores)")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  bench->add_option("--isa", o.isa,
-                    "Of the CPU: portable, avx2 or avx512 (default: the best there is)");
-  bench->add_option("--kv", o.kv, "bf16, or f32 (the CPU)")
-      ->check(CLI::IsMember({"bf16", "f32"}))
-      ->capture_default_str();
+  add_device_flags(*bench, o);
+  bench->get_option("--weights")->check(CLI::IsMember({"bf16", "int8"}));
+  bench->get_option("--gemm")->check(CLI::IsMember({"exact", "cublaslt"}));
+  bench->get_option("--threads")->check(CLI::Range(0, 1024));
+  bench->get_option("--kv")->check(CLI::IsMember({"bf16", "f32"}));
   bench->add_option("--lengths", flags->lengths, "Prompt lengths, as in 128,512,2048")
       ->delimiter(',')
       ->check(CLI::Range(1, 262144))

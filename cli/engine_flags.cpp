@@ -26,13 +26,7 @@ LoadProgress progress_line() {
 
 }  // namespace
 
-void add_engine_flags(CLI::App& command, EngineFlags& flags) {
-  EngineOptions& o = flags.options;
-  command
-      .add_option(
-          "-m,--model", o.model,
-          "A Hugging Face directory (config.json, *.safetensors, tokenizer.json), or 'demo'")
-      ->capture_default_str();
+void add_device_flags(CLI::App& command, EngineOptions& o) {
   command
       .add_option("--device", o.device,
                   "auto (the first CUDA device that works, else the CPU), cpu, cuda or cuda:N")
@@ -47,6 +41,22 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
           "Matrix kernels of a CUDA device: exact, or cublaslt (NVIDIA's library, tested at "
           "first use)")
       ->capture_default_str();
+  command.add_option("-t,--threads", o.threads, "Compute threads of the CPU (0: physical cores)")
+      ->capture_default_str();
+  command.add_option("--isa", o.isa,
+                     "Of the CPU: portable, avx2 or avx512 (default: the best there is)");
+  command.add_option("--kv", o.kv, "Type of cached keys and values: bf16, or f32 (the CPU)")
+      ->capture_default_str();
+}
+
+void add_engine_flags(CLI::App& command, EngineFlags& flags) {
+  EngineOptions& o = flags.options;
+  command
+      .add_option(
+          "-m,--model", o.model,
+          "A Hugging Face directory (config.json, *.safetensors, tokenizer.json), or 'demo'")
+      ->capture_default_str();
+  add_device_flags(command, o);
   command.add_option("--gemm-record", o.gemm_record,
                      "File of the algorithms that cublaslt was found to be exact with (default: "
                      "beside --disk-dir)");
@@ -73,12 +83,6 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   command.add_option("--copy-tokens", o.copy_tokens,
                      "Charge copying a state as that many tokens of prefill, and each token alike, "
                      "so that placement decides the same on every run (default: as measured)");
-  command.add_option("-t,--threads", o.threads, "Compute threads of the CPU (0: physical cores)")
-      ->capture_default_str();
-  command.add_option("--isa", o.isa,
-                     "Of the CPU: portable, avx2 or avx512 (default: the best there is)");
-  command.add_option("--kv", o.kv, "Type of cached keys and values: bf16, or f32 (the CPU)")
-      ->capture_default_str();
   command.add_option("-c,--context-length", o.context_length, "Prompt and answer (0: the model's)")
       ->capture_default_str();
   command

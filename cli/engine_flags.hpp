@@ -26,7 +26,11 @@ struct EngineFlags {
   std::int64_t disk_max_age_seconds = 0;
 };
 
-/// Adds --model and the engine's limits. `flags` must live as long as the parser.
+/// Adds what the model runs on and in: --device, --weights, --gemm, --threads, --isa, --kv.
+/// `options` must live as long as the parser.
+void add_device_flags(CLI::App& command, EngineOptions& options);
+
+/// Adds --model, those and the engine's limits. `flags` must live as long as the parser.
 void add_engine_flags(CLI::App& command, EngineFlags& flags);
 
 /// The options with sizes parsed and a progress line on a terminal. Throws LoadError for a size

@@ -98,8 +98,13 @@ class Event {
  public:
   explicit Event(int device);
   ~Event();
-  Event(Event&& other) noexcept;
-  Event& operator=(Event&& other) noexcept;
+  Event(Event&& other) noexcept
+      : device_(other.device_), event_(std::exchange(other.event_, nullptr)) {}
+  Event& operator=(Event other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(event_, other.event_);
+    return *this;
+  }
 
   /// Stands for everything queued on `stream` so far; replaces what it stood for.
   void record(Stream stream);
@@ -121,8 +126,13 @@ class WorkStream {
  public:
   explicit WorkStream(int device);
   ~WorkStream();  // waits for its work
-  WorkStream(WorkStream&& other) noexcept;
-  WorkStream& operator=(WorkStream&& other) noexcept;
+  WorkStream(WorkStream&& other) noexcept
+      : device_(other.device_), stream_(std::exchange(other.stream_, nullptr)) {}
+  WorkStream& operator=(WorkStream other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
 
   /// For launchers, which run on the device that the calling thread used last: this one.
   Stream get() const;
@@ -153,8 +163,13 @@ class Graph {
   /// before.
   Graph(WorkStream& stream, const std::function<void()>& queue);
   ~Graph();
-  Graph(Graph&& other) noexcept;
-  Graph& operator=(Graph&& other) noexcept;
+  Graph(Graph&& other) noexcept
+      : graph_(std::exchange(other.graph_, nullptr)), nodes_(std::exchange(other.nodes_, 0)) {}
+  Graph& operator=(Graph other) noexcept {
+    std::swap(graph_, other.graph_);
+    std::swap(nodes_, other.nodes_);
+    return *this;
+  }
 
   explicit operator bool() const { return graph_ != nullptr; }
   void launch(WorkStream& stream) const;

@@ -160,6 +160,8 @@ struct CpuOptions {
 
 enum class CudaGemm : std::uint8_t { exact, cublaslt };
 enum class CudaWeights : std::uint8_t { bf16, int8 };
+/// Values of k that share a scale of an int8 weight.
+inline constexpr std::int32_t kInt8Group = 128;
 
 /// Options of the CUDA backend. Keys and values are bf16 (f16 on sm_75).
 struct CudaOptions {

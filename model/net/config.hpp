@@ -39,7 +39,8 @@ struct ModelConfig {
   std::int32_t conv_channels() const { return 2 * key_channels() + value_channels(); }
   std::int32_t full_layers() const;
   std::int32_t linear_layers() const;
-  std::int64_t parameters() const;  // text path, tied embedding once
+  std::vector<double> rope_frequencies() const;  // [rotary_dim / 2] radians a position
+  std::int64_t parameters() const;               // text path, tied embedding once
 };
 
 /// Parses config.json (`text_config` nested or flat). `file` is the name used in errors.

@@ -86,9 +86,7 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
   beta_ = take(beta_memory_, c.linear_value_heads);
   cos_ = take(cos_memory_, pairs);
   sin_ = take(sin_memory_, pairs);
-  for (std::int32_t i = 0; i < pairs; ++i) {
-    inverse_frequency_.push_back(std::pow(c.rope_theta, -2.0 * i / c.rotary_dim));
-  }
+  rope_frequency_ = c.rope_frequencies();
 }
 
 MemoryLayout CpuBackend::layout() const { return memory_layout(config(), kv_type()); }
@@ -162,7 +160,7 @@ void CpuBackend::begin_tile(const Tile& tile) {
               // Angles in fp64: at position 262,143 an fp32 product is off by some 0.01 radians.
               for (std::int64_t i = 0; i < pairs; ++i) {
                 const double angle =
-                    (part.position + r) * inverse_frequency_[static_cast<std::size_t>(i)];
+                    (part.position + r) * rope_frequency_[static_cast<std::size_t>(i)];
                 cos_[(part.row + r) * pairs + i] = static_cast<float>(std::cos(angle));
                 sin_[(part.row + r) * pairs + i] = static_cast<float>(std::sin(angle));
               }

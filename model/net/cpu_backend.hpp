@@ -147,10 +147,10 @@ class CpuBackend final : public Backend {
   float* cos_;     // [tile rows, rotary_dim / 2]
   float* sin_;
   ScratchSlots attention_scratch_;
-  kernels::HugeBuffer partials_;           // of attention by ranges; grows with the context
-  kernels::HugeBuffer logits_;             // [rows, vocab]; grows with the rows asked for
-  std::int64_t logits_rows_ = 0;           // filled in this step
-  std::vector<double> inverse_frequency_;  // [rotary_dim / 2]
+  kernels::HugeBuffer partials_;        // of attention by ranges; grows with the context
+  kernels::HugeBuffer logits_;          // [rows, vocab]; grows with the rows asked for
+  std::int64_t logits_rows_ = 0;        // filled in this step
+  std::vector<double> rope_frequency_;  // [rotary_dim / 2]
 
   std::span<const StepSlice> slices_;  // of the running step
   LayerTap tap_;

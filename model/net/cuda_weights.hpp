@@ -14,9 +14,6 @@
 
 namespace cairn::model {
 
-/// Values of k that share a scale of an int8 weight.
-inline constexpr std::int32_t kInt8Group = 128;
-
 /// A weight [n, k], in one of two forms.
 struct DeviceMatrix {
   std::int64_t n = 0;

@@ -120,11 +120,7 @@ void DeviceWork::fill(const ModelConfig& config, const WorkSizes& sizes, Upload&
                     copies.size() * sizeof(cuda::KvSlotCopy));
 
   const std::int64_t pairs = config.rotary_dim / 2;
-  std::vector<double> frequency;
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    frequency.push_back(
-        std::pow(config.rope_theta, -2.0 * static_cast<double>(i) / config.rotary_dim));
-  }
+  const std::vector<double> frequency = config.rope_frequencies();
   const auto most = static_cast<std::int64_t>(upload.area_bytes() / sizeof(float)) / pairs;
   const auto send = [&](const float* table, double (*of)(double)) {
     for (std::int64_t begin = 0; begin < sizes.batch.context; begin += most) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 
 #include "base/check.hpp"
 #include "model/net/config.hpp"
@@ -43,6 +44,14 @@ std::int32_t ModelConfig::full_layers() const {
 
 std::int32_t ModelConfig::linear_layers() const {
   return static_cast<std::int32_t>(layers.size()) - full_layers();
+}
+
+std::vector<double> ModelConfig::rope_frequencies() const {
+  std::vector<double> frequencies;
+  for (std::int32_t i = 0; i < rotary_dim / 2; ++i) {
+    frequencies.push_back(std::pow(rope_theta, -2.0 * i / rotary_dim));
+  }
+  return frequencies;
 }
 
 std::int64_t ModelConfig::parameters() const {
