@@ -47,9 +47,9 @@ std::int32_t ModelConfig::linear_layers() const {
 }
 
 std::vector<double> ModelConfig::rope_frequencies() const {
-  std::vector<double> frequencies;
-  for (std::int32_t i = 0; i < rotary_dim / 2; ++i) {
-    frequencies.push_back(std::pow(rope_theta, -2.0 * i / rotary_dim));
+  std::vector<double> frequencies(static_cast<std::size_t>(rotary_dim) / 2);
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    frequencies[i] = std::pow(rope_theta, -2.0 * static_cast<double>(i) / rotary_dim);
   }
   return frequencies;
 }
