@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/ops.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/math_body.hpp"
+#include "kernels/cpu/quantised.hpp"
 #include "kernels/cpu/shared.hpp"
 
 namespace cairn::kernels {
@@ -74,8 +76,46 @@ std::int64_t argmax_f32(const float* x, std::int64_t n) { return shared::kPortab
 namespace shared {
 
 void embed_packed(const PackedMatrix& w, std::int64_t row, float* y) {
+  if (w.format() != WeightFormat::bf16) return embed_quantised(w, row, y);
   const Bf16* column = w.panel(row / kPanelColumns) + PackedMatrix::slot(row % kPanelColumns);
   for (std::int64_t i = 0; i < w.k(); ++i) y[i] = to_float(column[i * kPanelColumns]);
+}
+
+void embed_quantised(const PackedMatrix& w, std::int64_t row, float* y) {
+  const std::byte* panel = w.panel_data(row / kPanelColumns);
+  const std::int64_t group = quant_group(w.format());
+  std::int8_t q[kMaxQuantGroup];
+  for (std::int64_t k = 0; k < w.k(); k += group, panel += group_bytes(w.format())) {
+    const float scale = load_group_column(w.format(), panel, row % kPanelColumns, q);
+    const std::int64_t count = std::min(group, w.k() - k);
+    for (std::int64_t i = 0; i < count; ++i) y[k + i] = static_cast<float>(q[i]) * scale;
+  }
+}
+
+void quantise_rows(const float* x, std::int64_t ldx, std::int64_t row_begin, std::int64_t row_end,
+                   const QuantRows& to) {
+  const std::int64_t group = quant_group(to.format);
+  for (std::int64_t r = row_begin; r < row_end; ++r) {
+    for (std::int64_t g = 0; g < to.groups; ++g) {
+      const float* from = x + r * ldx + g * group;
+      std::int8_t* q = to.values + r * to.ld + g * group;
+      const std::int64_t count = std::min(group, to.k - g * group);
+      std::uint32_t largest = 0;  // as bits, which sort as magnitudes do and put NaN on top
+      for (std::int64_t i = 0; i < count; ++i) {
+        largest = std::max(largest, float_bits(from[i]) & 0x7fffffffU);
+      }
+      const QuantScale scale = quant_scale(bits_float(largest));
+      std::int32_t sum = 0;
+      for (std::int64_t i = 0; i < group; ++i) {
+        q[i] = i < count && scale.inverse != 0.0F
+                   ? static_cast<std::int8_t>(quant_round(from[i] * scale.inverse))
+                   : std::int8_t{0};
+        sum += q[i];
+      }
+      to.scales[r * to.groups + g] = scale.scale;
+      to.corrections[r * to.groups + g] = -quant_zero(to.format) * sum;
+    }
+  }
 }
 
 void embed(const Bf16* table, std::int64_t width, std::int64_t row, float* y) {

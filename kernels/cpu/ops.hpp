@@ -14,6 +14,7 @@
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/kv.hpp"
 #include "kernels/cpu/packed.hpp"
+#include "kernels/cpu/quantised.hpp"
 #include "kernels/dtype.hpp"
 
 namespace cairn::kernels {
@@ -101,10 +102,10 @@ struct WeightArgs {
 struct Ops {
   Isa isa = Isa::portable;
 
-  /// y[r, c] = sum over k of x[r, k] w[c, k], k ascending, one fma a step, for the columns of
-  /// panels [panel_begin, panel_end). Columns past n are not written. Split over panels (any
-  /// range); not over rows, because each call reads its panels from memory once for all rows. For
-  /// many rows ldx * 4 bytes should not be a multiple of 4096 (rows then share cache sets): pad
+  /// bf16 weights: y[r, c] = sum over k of x[r, k] w[c, k], k ascending, one fma a step, for the
+  /// columns of panels [panel_begin, panel_end). Columns past n are not written. Split over panels
+  /// (any range); not over rows, because each call reads its panels from memory once for all rows.
+  /// For many rows ldx * 4 bytes should not be a multiple of 4096 (rows then share cache sets): pad
   /// by 16.
   void (*gemm)(const PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
                const float* x,  // [rows, ldx] fp32, k values each
@@ -112,7 +113,22 @@ struct Ops {
                float* y,  // [rows, ldy] fp32, n values each
                std::int64_t ldy);
 
-  /// Output `row` of w, widened: the embedding of a token when the table is a packed (tied) head.
+  /// Rows [row_begin, row_end) of x as QuantRows describes it: the k values of each, into the same
+  /// rows of `to`. Split over rows. Runs before gemm_quantised, once for all its panels.
+  void (*quantise_rows)(const float* x,  // [rows, ldx] fp32; row 0 is row 0 of `to`
+                        std::int64_t ldx, std::int64_t row_begin, std::int64_t row_end,
+                        const QuantRows& to);
+
+  /// y = x w^T for integer weights, in the order of kernels/cpu/quantised.hpp, for the columns of
+  /// panels [panel_begin, panel_end) and the rows [row_begin, row_begin + rows) of x. x has the
+  /// format and k of w. Columns past n are not written. Split as gemm.
+  void (*gemm_quantised)(const PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
+                         const QuantRows& x, std::int64_t row_begin, std::int64_t rows,
+                         float* y,  // [rows, ldy] fp32, n values each; row 0 is row_begin of x
+                         std::int64_t ldy);
+
+  /// Output `row` of w, widened (an integer format: q * scale, rounded once): the embedding of a
+  /// token when the table is a packed (tied) head.
   void (*embed_packed)(const PackedMatrix& w, std::int64_t row,
                        float* y);  // [k] fp32
   /// Row of a plain table.

@@ -6,10 +6,23 @@
 #include <algorithm>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "base/check.hpp"
+#include "kernels/cpu/quantised.hpp"
 
 namespace cairn::kernels {
+
+const char* to_string(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::int8:
+      return "int8";
+    case WeightFormat::int4:
+      return "int4";
+    default:
+      return "bf16";
+  }
+}
 
 HugeBuffer::HugeBuffer(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
@@ -45,14 +58,25 @@ void HugeBuffer::release() {
   data_ = nullptr;
 }
 
-PackedMatrix::PackedMatrix(std::int64_t n, std::int64_t k) : n_(n), k_(k) {
+std::size_t PackedMatrix::panel_bytes(std::int64_t k, WeightFormat format) {
+  if (format == WeightFormat::bf16)
+    return static_cast<std::size_t>(kPanelColumns * k) * sizeof(Bf16);
+  return static_cast<std::size_t>(quant_groups(k, format)) * group_bytes(format);
+}
+
+std::size_t PackedMatrix::bytes_for(std::int64_t n, std::int64_t k, WeightFormat format) {
+  return static_cast<std::size_t>(panels_of(n)) * panel_bytes(k, format);
+}
+
+PackedMatrix::PackedMatrix(std::int64_t n, std::int64_t k, WeightFormat format)
+    : n_(n), k_(k), format_(format) {
   check(n >= 0 && k >= 0, "a packed matrix has no negative dimension");
-  buffer_ = HugeBuffer(static_cast<std::size_t>(panels() * kPanelColumns * k) * sizeof(Bf16));
+  panel_bytes_ = panel_bytes(k, format);
+  buffer_ = HugeBuffer(bytes_for(n, k, format));
 }
 
 template <class Read>
-void PackedMatrix::pack_with(std::int64_t n_begin, std::int64_t rows, Read read) {
-  check(n_begin >= 0 && rows >= 0 && n_begin + rows <= n_, "packed rows lie inside the matrix");
+void PackedMatrix::pack_plain(std::int64_t n_begin, std::int64_t rows, Read read) {
   constexpr std::int64_t kStep =
       64;  // 64 k of 64 columns are 8 KiB: written while in the first-level cache
   for (std::int64_t r = 0; r < rows;) {
@@ -72,12 +96,42 @@ void PackedMatrix::pack_with(std::int64_t n_begin, std::int64_t rows, Read read)
   }
 }
 
+template <class Read>
+void PackedMatrix::pack_quantised(std::int64_t n_begin, std::int64_t rows, Read read) {
+  const std::int64_t groups = quant_groups(k_, format_);
+  const std::int64_t group = quant_group(format_);
+  float values[kMaxQuantGroup];
+  std::int8_t quantised[kMaxQuantGroup];
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t n = n_begin + r;
+    std::byte* panel = buffer_.data() + static_cast<std::size_t>(n / kPanelColumns) * panel_bytes_;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const std::int64_t count = std::min(group, k_ - g * group);
+      for (std::int64_t i = 0; i < count; ++i) values[i] = read(r * k_ + g * group + i);
+      std::fill(values + count, values + group, 0.0F);
+      const Bf16 scale = quantise_weights(format_, values, quantised);
+      store_group_column(format_, panel + static_cast<std::size_t>(g) * group_bytes(format_),
+                         n % kPanelColumns, scale, quantised);
+    }
+  }
+}
+
 void PackedMatrix::pack(std::int64_t n_begin, std::int64_t rows, const Bf16* source) {
-  pack_with(n_begin, rows, [source](std::int64_t i) { return source[i]; });
+  check(n_begin >= 0 && rows >= 0 && n_begin + rows <= n_, "packed rows lie inside the matrix");
+  if (format_ == WeightFormat::bf16) {
+    pack_plain(n_begin, rows, [source](std::int64_t i) { return source[i]; });
+  } else {
+    pack_quantised(n_begin, rows, [source](std::int64_t i) { return to_float(source[i]); });
+  }
 }
 
 void PackedMatrix::pack(std::int64_t n_begin, std::int64_t rows, const float* source) {
-  pack_with(n_begin, rows, [source](std::int64_t i) {
+  check(n_begin >= 0 && rows >= 0 && n_begin + rows <= n_, "packed rows lie inside the matrix");
+  if (format_ != WeightFormat::bf16) {
+    pack_quantised(n_begin, rows, [source](std::int64_t i) { return source[i]; });
+    return;
+  }
+  pack_plain(n_begin, rows, [source](std::int64_t i) {
     const std::uint32_t bits = float_bits(source[i]);
     check((bits & 0xffffU) == 0, "a weight that bf16 cannot hold is converted before packing");
     return Bf16{static_cast<std::uint16_t>(bits >> 16)};

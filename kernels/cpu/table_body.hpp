@@ -6,6 +6,7 @@
 #include "kernels/cpu/delta_body.hpp"
 #include "kernels/cpu/elementwise_body.hpp"
 #include "kernels/cpu/gemm_body.hpp"
+#include "kernels/cpu/gemm_quantised_body.hpp"
 #include "kernels/cpu/sampling_body.hpp"
 #include "kernels/cpu/shared.hpp"
 
@@ -18,6 +19,8 @@ constexpr Ops make_table(Isa isa) {
   Ops t;
   t.isa = isa;
   t.gemm = Gemm<Tile>::run;
+  t.quantise_rows = shared::quantise_rows;
+  t.gemm_quantised = GemmQuantised<QuantTilePortable>::run;
   t.embed_packed = shared::embed_packed;
   t.embed = shared::embed;
   t.rms_norm = E::rms_norm;
