@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prefill and decode of the models alone: `cairn bench model` and `llama-bench`, in turns."""
+import contextlib
+import json
+import statistics
+import subprocess
+
+import machine
+
+DECODE_TOKENS, DECODE_FROM = 32, 128
+RUN_SECONDS = 900
+
+
+def _json_of(command):
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=RUN_SECONDS)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]}: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
+    return json.loads(done.stdout)
+
+
+def cairn_speeds(setup, weights, lengths, decode=True):
+    """Tokens a second by row name, and the machine's limits as measured in the same run."""
+    measured = _json_of([
+        setup.cairn, "bench", "model", "--device", "cpu", "--model", setup.checkpoint, "--weights",
+        weights, "--threads", setup.threads, "--lengths", ",".join(map(str, lengths or (16,))),
+        "--repeats", 1,
+        "--decode-tokens", DECODE_TOKENS if decode else 1, "--json", *setup.cairn_flags])
+    speeds = {f"prefill {p['tokens']}": p["prefill_tokens_per_s"] for p in measured["prefill"]}
+    if decode:
+        speeds["decode"] = measured["decode_tokens_per_s"]
+    return {"speeds": speeds, "limits": measured["limits"], "isa": measured["isa"],
+            "threads": measured["threads"]}
+
+
+def peer_speeds(setup, kind, lengths, decode=True):
+    """Tokens a second by row name."""
+    common = [setup.peer.bench, "-m", setup.gguf[kind], "-t", setup.threads, "-r", 1, "-o", "json",
+              *setup.peer_flags]
+    rows = []
+    if lengths:
+        rows += _json_of([*common, "-p", ",".join(map(str, lengths)), "-n", 0])
+    if decode:
+        rows += _json_of([*common, "-p", 0, "-n", DECODE_TOKENS, "-d", DECODE_FROM])
+    speeds = {f"prefill {r['n_prompt']}" if r["n_prompt"] else "decode": r["avg_ts"] for r in rows}
+    return {"speeds": speeds}
+
+
+def medians(rounds, side):
+    """Median by row name over the rounds."""
+    if not rounds[0].get(side):
+        return {}
+    names = rounds[0][side]["speeds"]
+    return {name: statistics.median(r[side]["speeds"][name] for r in rounds) for name in names}
+
+
+def in_turns(setup, kind, weights, lengths, name, busy=False):
+    """Both programs `setup.rounds` times, one after the other; a list of {"cairn", "peer"}.
+
+    weights: None where cairn lacks the format; it is left out then.
+    """
+    rounds = []
+    for number in range(setup.rounds):
+        def one_round():
+            sides = {"peer": lambda: peer_speeds(setup, kind, lengths)}
+            if weights:
+                sides["cairn"] = lambda: cairn_speeds(setup, weights, lengths)
+            sample = {}
+            for side, measure in sides.items():
+                with setup.lock.held(), machine.busy_neighbour() if busy else contextlib.nullcontext():
+                    sample[side] = measure()
+            return sample
+        setup.progress(f"{name} {kind}: round {number + 1} of {setup.rounds}")
+        rounds.append(setup.store.sample(f"{name}-{kind}-{number}", one_round))
+    return rounds
