@@ -54,12 +54,23 @@ struct VecScalar {
   }
 };
 
+/// The table of AVX-512 with what else this processor has.
+const Ops& avx512_here() {
+  static const Ops table = [] {
+    Ops t = shared::kAvx512;
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512vnni")) t.gemm_quantised = shared::gemm_quantised_vnni;
+    return t;
+  }();
+  return table;
+}
+
 }  // namespace
 
 const Ops& ops(Isa isa) {
   switch (isa) {
     case Isa::avx512:
-      return shared::kAvx512;
+      return avx512_here();
     case Isa::avx2:
       return shared::kAvx2;
     default:
