@@ -59,11 +59,12 @@ void check_options(const EngineOptions& o) {
           "device", "auto, cpu, cuda or cuda:N, not '" + o.device + "'");
   require(o.gemm == "exact" || o.gemm == "cublaslt", "gemm",
           "exact or cublaslt, not '" + o.gemm + "'");
-  require(o.weights == "bf16" || o.weights == "int8", "weights",
-          "bf16 or int8, not '" + o.weights + "'");
+  require(model::format_named(o.weights).has_value(), "weights",
+          "bf16, int8 or int4, not '" + o.weights + "'");
   require(o.device != "cpu" || o.gemm == "exact", "gemm", "exact, as the device is the CPU");
-  require(o.device != "cpu" || o.weights == "bf16", "weights",
-          "bf16, as the device is the CPU: int8 is for CUDA devices so far");
+  require(o.weights != "int4" || o.device == "cpu" || o.device == "auto", "weights",
+          "bf16 or int8, as the device is " + o.device + ": int4 is for the CPU");
+  require(!o.weights_cache.empty(), "weights_cache", "auto, off or a directory");
   require(o.gemm_record.empty() || o.gemm == "cublaslt", "gemm_record",
           "nothing, as gemm is exact: only cublaslt's algorithms are kept");
   std::error_code none;

@@ -76,7 +76,8 @@ ActorEngine::ActorEngine(EngineOptions options, std::shared_ptr<Metrics> metrics
   actors::check_options(options);
   shared_->options = std::move(options);
   shared_->metrics = metrics ? std::move(metrics) : std::make_shared<Metrics>();
-  shared_->bundle = engine::load_model_bundle(shared_->options);
+  shared_->bundle =
+      engine::load_model_bundle(shared_->options, actors::format_to_load(shared_->options));
   shared_->context_length =
       actors::resolve_context(shared_->options, model::config_of(*shared_->bundle->weights));
   // The first backend is made here, so that a device that cannot be used is told to the caller at

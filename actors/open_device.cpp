@@ -44,6 +44,13 @@ std::uint64_t least_cache_bytes(const model::MemoryLayout& layout, std::int32_t 
          static_cast<std::uint64_t>(engine::blocks_for(context_length) + 1) * layout.kv_block_bytes;
 }
 
+// Why these options are for the CPU, whatever devices there are; "" when they are not.
+std::string cpu_only(const EngineOptions& options) {
+  if (options.kv == "f32") return "keys and values of type f32 are for the CPU";
+  if (options.weights == "int4") return "int4 weights are for the CPU";
+  return "";
+}
+
 }  // namespace
 
 std::string gemm_record_beside(const std::string& disk_dir) {
@@ -62,6 +69,19 @@ std::uint64_t device_cache_bytes(std::uint64_t free_bytes, const model::MemoryLa
                                  std::int32_t context_length) {
   const std::uint64_t least = std::min(free_bytes, least_cache_bytes(layout, context_length));
   return std::max(free_bytes / 10 * 9, least);
+}
+
+kernels::WeightFormat format_to_load(const EngineOptions& options) {
+  const kernels::WeightFormat named =
+      model::format_named(options.weights).value_or(kernels::WeightFormat::bf16);
+  if (options.device == "cpu" || !cpu_only(options).empty()) return named;
+  if (options.device != "auto") return kernels::WeightFormat::bf16;
+  try {
+    model::cuda_devices();
+    return kernels::WeightFormat::bf16;
+  } catch (const DeviceError&) {
+    return named;
+  }
 }
 
 BatchRoom batch_room(const EngineOptions& options, bool cuda) {
@@ -93,8 +113,8 @@ OpenDevice DeviceOpener::open() {
     const auto index = cuda_index(options_.device);
     return index ? open_cuda(*index) : open_any_cuda();
   }
-  std::string why = "keys and values of type f32 are for the CPU";
-  if (options_.kv != "f32") {
+  std::string why = cpu_only(options_);
+  if (why.empty()) {
     try {
       return open_any_cuda();
     } catch (const DeviceError& e) {
@@ -184,8 +204,11 @@ std::unique_ptr<model::Backend> DeviceOpener::make_cpu() const {
 }
 
 void DeviceOpener::require_cpu_options(const std::string& why) const {
-  if (options_.weights != "bf16") {
-    throw LoadError("weights: " + options_.weights + " needs a CUDA device: " + why);
+  if (options_.weights != kernels::to_string(model::format_of(*weights_))) {
+    throw LoadError("weights: " + options_.weights +
+                    " were to be made on a CUDA device, and none could be used; the device must be "
+                    "cpu for them to be made here: " +
+                    why);
   }
   if (options_.gemm != "exact") {
     throw LoadError("gemm: " + options_.gemm + " needs a CUDA device: " + why);

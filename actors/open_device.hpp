@@ -10,6 +10,7 @@
 #include "engine/cache/pools.hpp"
 #include "engine/engine.hpp"
 #include "model/net/backend.hpp"
+#include "model/net/weights.hpp"
 
 namespace cairn::actors {
 
@@ -27,6 +28,10 @@ struct BatchRoom {
 /// max_running and max_step_tokens as given; what is not (0) as the device has it by default, or
 /// next to that where only so it goes with the one that is given.
 BatchRoom batch_room(const EngineOptions& options, bool cuda);
+
+/// What the weights are to be loaded as: in the format that the CPU is asked for, or in bf16, which
+/// a CUDA device rounds itself. Options have passed check_options.
+kernels::WeightFormat format_to_load(const EngineOptions& options);
 
 struct OpenDevice {
   std::unique_ptr<model::Backend> backend;

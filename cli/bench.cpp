@@ -51,7 +51,7 @@ struct Report {
   std::optional<MachineLimits> limits;  // of a CPU
   std::vector<Speed> prefill;
   Speed decode;
-  double weight_bytes = 0;  // read for one decoded token
+  double decode_bytes = 0;  // that one decoded token needs: weights, state in and out, KV
 
   double prefill_gflops(const Speed& s) const {
     const double products = static_cast<double>(parameters - head_parameters) * s.tokens +
@@ -59,7 +59,7 @@ struct Report {
     return 2 * products / s.seconds * 1e-9;
   }
   double prefill_percent(const Speed& s) const { return 100 * prefill_gflops(s) / limits->gflops; }
-  double decode_gbytes() const { return weight_bytes * decode.per_second() * 1e-9; }
+  double decode_gbytes() const { return decode_bytes * decode.per_second() * 1e-9; }
   double decode_percent() const { return 100 * decode_gbytes() / limits->read_gbytes_per_s; }
 };
 
@@ -213,22 +213,31 @@ void print(const Report& r) {
   std::printf("\n");
 }
 
-// Of the values in memory: int8 has a scale of 16 bits a group, and leaves the head bf16.
-double weight_bytes(const Report& r) {
+// A CUDA device rounds to int8 what was loaded as bf16, with a scale of 16 bits a group, and leaves
+// the head as it is.
+double weight_bytes(const Report& r, const model::Weights& weights) {
+  if (r.backend.device == "cpu" || r.backend.weights == "bf16") {
+    return static_cast<double>(model::matrix_bytes(weights));
+  }
   constexpr double kInt8 = 1 + 2.0 / model::kInt8Group;
-  const auto all = static_cast<double>(r.parameters);
   const auto head = static_cast<double>(r.head_parameters);
-  if (r.backend.weights == "int8") return kInt8 * (all - head) + 2 * head;
-  return all * (r.backend.weights == "bf16" ? 2 : 4);
+  return kInt8 * (static_cast<double>(r.parameters) - head) + 2 * head;
+}
+
+double state_and_kv_bytes(const model::MemoryLayout& layout, const BenchFlags& flags) {
+  const double keys = flags.decode_from + flags.decode_tokens / 2.0;
+  return 2 * static_cast<double>(layout.state_bytes) +
+         keys * static_cast<double>(layout.kv_bytes_per_token());
 }
 
 int bench_model(const BenchFlags& flags) {
   std::shared_ptr<const model::Weights> weights;
   actors::check_options(flags.options);
+  const kernels::WeightFormat format = actors::format_to_load(flags.options);
   if (flags.shape.empty()) {
-    weights = engine::load_model_bundle(flags.options)->weights;
+    weights = engine::load_model_bundle(flags.options, format)->weights;
   } else {
-    weights = model::random_weights(model::shape_by_name(flags.shape), 1);
+    weights = model::random_weights(model::shape_by_name(flags.shape), 1, format);
   }
   const actors::OpenDevice device =
       actors::DeviceOpener(flags.options, weights, flags.most_tokens()).open();
@@ -240,7 +249,8 @@ int bench_model(const BenchFlags& flags) {
   report.parameters = config.parameters() - (config.tie_word_embeddings ? 0 : embedding);
   report.head_parameters = embedding;
   report.backend = device.backend->info();
-  report.weight_bytes = weight_bytes(report);
+  report.decode_bytes =
+      weight_bytes(report, *weights) + state_and_kv_bytes(device.backend->layout(), flags);
   if (report.backend.device == "cpu") {
     report.limits = measure_machine(report.backend.threads, report.backend.isa);
   }
@@ -271,7 +281,7 @@ void add_bench(CLI::App& app, Action& action) {
                                   "Random weights of a published shape, e.g. qwen3.5-0.8b");
   bench->add_option("-m,--model", o.model, "A model directory, or 'demo'")->excludes(shape);
   add_device_flags(*bench, o);
-  bench->get_option("--weights")->check(CLI::IsMember({"bf16", "int8"}));
+  bench->get_option("--weights")->check(CLI::IsMember({"bf16", "int8", "int4"}));
   bench->get_option("--gemm")->check(CLI::IsMember({"exact", "cublaslt"}));
   bench->get_option("--threads")->check(CLI::Range(0, 1024));
   bench->get_option("--kv")->check(CLI::IsMember({"bf16", "f32"}));

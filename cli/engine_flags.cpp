@@ -13,8 +13,6 @@
 #include "engine/placement/policy_names.hpp"
 
 namespace cairn::cli {
-namespace {
-
 LoadProgress progress_line() {
   if (!isatty(STDERR_FILENO)) return {};
   return [](std::string_view stage, std::uint64_t done, std::uint64_t total) {
@@ -24,16 +22,22 @@ LoadProgress progress_line() {
   };
 }
 
-}  // namespace
-
 void add_device_flags(CLI::App& command, EngineOptions& o) {
   command
       .add_option("--device", o.device,
                   "auto (the first CUDA device that works, else the CPU), cpu, cuda or cuda:N")
       ->capture_default_str();
   command
-      .add_option("--weights", o.weights,
-                  "Weights in memory: bf16, or int8 (CUDA devices: half the memory, other answers)")
+      .add_option(
+          "--weights", o.weights,
+          "Weights in memory: bf16, int8 (half the memory, other answers) or int4 (the CPU: "
+          "a quarter)")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--weights-cache", o.weights_cache,
+          "Where the CPU's integer weights wait for the next start: auto (a file beside the "
+          "model), off, or a directory")
       ->capture_default_str();
   command
       .add_option(

@@ -18,6 +18,9 @@ namespace cairn::cli {
 std::uint64_t bytes_of(const std::string& option, const std::string& text,
                        const char* zero = "expected at least 1 byte");
 
+/// Shows on a terminal how far loading is; empty where stderr is none.
+LoadProgress progress_line();
+
 /// What the flags set; read after parsing.
 struct EngineFlags {
   EngineOptions options;
@@ -26,7 +29,8 @@ struct EngineFlags {
   std::int64_t disk_max_age_seconds = 0;
 };
 
-/// Adds what the model runs on and in: --device, --weights, --gemm, --threads, --isa, --kv.
+/// Adds what the model runs on and in: --device, --weights, --weights-cache, --gemm, --threads,
+/// --isa, --kv.
 /// `options` must live as long as the parser.
 void add_device_flags(CLI::App& command, EngineOptions& options);
 

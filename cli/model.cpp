@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn model: look at a model directory, make one, tokenize with one.
+// cairn model: look at a model directory, make one, quantise its weights, tokenize with one.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "cli/commands.hpp"
+#include "cli/engine_flags.hpp"
 #include "cli/files.hpp"
 #include "engine/request/json_text.hpp"
 #include "model/demo/embedded.hpp"
@@ -21,7 +22,7 @@ namespace cairn::cli {
 namespace {
 
 struct ModelFlags {
-  std::string directory, shape, text;
+  std::string directory, shape, text, weights = "int8", out;
   std::uint64_t seed = 1;
   bool special = false, force = false;
 };
@@ -83,6 +84,26 @@ int make(const ModelFlags& flags) {
   return 0;
 }
 
+int quantize(const ModelFlags& flags) {
+  model::LoadOptions options;
+  options.format = *model::format_named(flags.weights);
+  options.cache_file = flags.out.empty()
+                           ? model::weights_cache_file(flags.directory, options.format, "auto")
+                           : flags.out;
+  const LoadProgress line = progress_line();
+  const auto stage = [&](const char* name) -> model::LoadProgress {
+    return [&line, name](std::uint64_t done, std::uint64_t total) {
+      if (line) line(name, done, total);
+    };
+  };
+  options.progress = stage("weights");
+  options.store_progress = stage("weights into their cache");
+  const std::uint64_t bytes = model::write_weights_cache(flags.directory, options);
+  std::printf("%s: %s, %s\n", options.cache_file.c_str(),
+              model::format_name(options.format).c_str(), format_bytes(bytes).c_str());
+  return 0;
+}
+
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const std::string& model) {
   if (model != "demo") return text::load_tokenizer(model);
   text::TokenizerFiles files;
@@ -107,12 +128,13 @@ int tokenize(const ModelFlags& flags) {
 void add_model(CLI::App& app, Action& action) {
   auto flags = std::make_shared<ModelFlags>();
   CLI::App* command =
-      app.add_subcommand("model", "Look at, make and tokenize with model directories");
+      app.add_subcommand("model", "Look at, make, quantise and tokenize with model directories");
   command->require_subcommand(1);
   command->footer(
       "Examples:\n"
       "  cairn model info ~/models/Qwen3.5-0.8B\n"
       "  cairn model make --shape tiny --seed 1 /tmp/tiny\n"
+      "  cairn model quantize --model ~/models/Qwen3.5-0.8B --weights int8\n"
       "  cairn model tokenize --model demo 'some text'");
 
   CLI::App* info_command = command->add_subcommand("info", "Shape, tensors and bytes");
@@ -128,6 +150,17 @@ void add_model(CLI::App& app, Action& action) {
   make_command->add_flag("--force", flags->force, "Replace a model that is there");
   make_command->add_option("DIR", flags->directory, "Where to write")->required();
   make_command->callback([flags, &action] { action = [flags] { return make(*flags); }; });
+
+  CLI::App* quantize_command = command->add_subcommand(
+      "quantize",
+      "Write the file that --weights int8 or int4 starts from, ahead of the first start");
+  quantize_command->add_option("-m,--model", flags->directory, "Model directory")->required();
+  quantize_command->add_option("--weights", flags->weights, "int8 or int4")
+      ->check(CLI::IsMember({"int8", "int4"}))
+      ->capture_default_str();
+  quantize_command->add_option("--out", flags->out,
+                               "File to write (default: where --weights-cache auto looks for it)");
+  quantize_command->callback([flags, &action] { action = [flags] { return quantize(*flags); }; });
 
   CLI::App* tokenize_command = command->add_subcommand("tokenize", "Text to token ids, as JSON");
   tokenize_command->add_option("-m,--model", flags->directory, "Model directory, or 'demo'")

@@ -33,7 +33,10 @@ struct EngineOptions {
   // auto (the first CUDA device that works, else the CPU) | cpu | cuda (the first) | cuda:N
   std::string device = "auto";
   std::string gemm = "exact";    // of a CUDA device: exact | cublaslt
-  std::string weights = "bf16";  // in memory: bf16 | int8 (CUDA devices)
+  std::string weights = "bf16";  // in memory: bf16 | int8 | int4 (the CPU)
+  // Of the CPU's integer weights, what was quantised for the next start: auto (a file beside the
+  // model) | off | a directory
+  std::string weights_cache = "auto";
   std::string
       gemm_record;  // cublaslt's chosen algorithms; "": beside disk_dir, without one nowhere
   // KV and states together, where the model runs; 0: a quarter of the host's free memory, at most 8

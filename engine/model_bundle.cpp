@@ -70,7 +70,7 @@ void finish(ModelBundle& bundle) {
 std::string_view demo_text(std::string_view name) { return demo::file(name); }
 
 std::shared_ptr<const ModelBundle> load_demo(const EngineOptions& options,
-                                             const model::LoadProgress& progress) {
+                                             const model::LoadOptions& load) {
   auto bundle = std::make_shared<ModelBundle>();
   bundle->name = "demo";
   std::vector<model::MemoryFile> files;
@@ -78,7 +78,7 @@ std::shared_ptr<const ModelBundle> load_demo(const EngineOptions& options,
     const std::string_view content = demo_text(name);
     files.push_back({name, {reinterpret_cast<const std::byte*>(content.data()), content.size()}});
   }
-  bundle->weights = model::load_weights(files, progress);
+  bundle->weights = model::load_weights(files, load);
   text::TokenizerFiles tokenizer;
   tokenizer.tokenizer_json = demo_text("tokenizer.json");
   tokenizer.tokenizer_config_json = demo_text("tokenizer_config.json");
@@ -105,7 +105,7 @@ bool has_template(const fs::path& dir) {
 }
 
 std::shared_ptr<const ModelBundle> load_directory(const EngineOptions& options,
-                                                  const model::LoadProgress& progress) {
+                                                  model::LoadOptions load) {
   const fs::path dir(options.model);
   std::error_code ignored;
   if (!fs::is_directory(dir, ignored)) {
@@ -115,7 +115,8 @@ std::shared_ptr<const ModelBundle> load_directory(const EngineOptions& options,
   auto bundle = std::make_shared<ModelBundle>();
   bundle->name = options.served_name;
   if (bundle->name.empty()) bundle->name = fs::weakly_canonical(dir).filename().string();
-  bundle->weights = model::load_weights(options.model, progress);
+  load.cache_file = model::weights_cache_file(options.model, load.format, options.weights_cache);
+  bundle->weights = model::load_weights(options.model, load);
   if (has_tokenizer(dir)) {
     bundle->tokenizer = text::load_tokenizer(dir);
   } else {
@@ -133,11 +134,18 @@ std::shared_ptr<const ModelBundle> load_directory(const EngineOptions& options,
 
 }  // namespace
 
-std::shared_ptr<const ModelBundle> load_model_bundle(const EngineOptions& options) {
-  const model::LoadProgress progress = [&](std::uint64_t done, std::uint64_t total) {
-    if (options.progress) options.progress("weights", done, total);
+std::shared_ptr<const ModelBundle> load_model_bundle(const EngineOptions& options,
+                                                     kernels::WeightFormat format) {
+  const auto stage = [&](const char* name) -> model::LoadProgress {
+    return [&options, name](std::uint64_t done, std::uint64_t total) {
+      if (options.progress) options.progress(name, done, total);
+    };
   };
-  return options.model == "demo" ? load_demo(options, progress) : load_directory(options, progress);
+  model::LoadOptions load;
+  load.format = format;
+  load.progress = stage("weights");
+  load.store_progress = stage("weights into their cache");
+  return options.model == "demo" ? load_demo(options, load) : load_directory(options, load);
 }
 
 }  // namespace cairn::engine

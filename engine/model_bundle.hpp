@@ -26,7 +26,9 @@ struct ModelBundle {
   Sampling defaults;                                 // generation_config.json
 };
 
-/// `options.model` is a directory or "demo". Throws LoadError with a sentence for the user.
-std::shared_ptr<const ModelBundle> load_model_bundle(const EngineOptions& options);
+/// `options.model` is a directory or "demo", `format` that of its weights in memory. Throws
+/// LoadError with a sentence for the user.
+std::shared_ptr<const ModelBundle> load_model_bundle(
+    const EngineOptions& options, kernels::WeightFormat format = kernels::WeightFormat::bf16);
 
 }  // namespace cairn::engine

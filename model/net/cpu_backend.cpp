@@ -9,6 +9,7 @@
 #include "model/net/host_limits.hpp"
 #include "model/net/memory_layout.hpp"
 #include "model/net/step_check.hpp"
+#include "model/net/weights.hpp"
 
 namespace cairn::model {
 namespace {
@@ -25,9 +26,15 @@ std::int64_t padded(std::int64_t n) {
 std::int64_t widest_projection(const Weights& w) {
   std::int64_t n = 0;
   for (const LayerWeights& layer : w.layers) {
-    n = std::max({n, layer.in.n(), layer.gate_up.n()});
+    n = std::max({n, layer.in.n() + layer.gates.n(), layer.gate_up.n()});
   }
   return n;
+}
+
+// Values of the longest row that a matrix multiplies.
+std::int64_t deepest_input(const ModelConfig& c) {
+  return std::max(
+      {c.hidden_size, c.intermediate_size, c.num_heads * c.head_dim, c.value_channels()});
 }
 
 kernels::HugeBuffer rows_of(std::int64_t rows, std::int64_t ld) {
@@ -87,13 +94,17 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
   cos_ = take(cos_memory_, pairs);
   sin_ = take(sin_memory_, pairs);
   rope_frequency_ = c.rope_frequencies();
+  if (weights_->format != kernels::WeightFormat::bf16) {
+    quantised_memory_ =
+        kernels::HugeBuffer(kernels::QuantRows::bytes(rows, deepest_input(c), weights_->format));
+  }
 }
 
 MemoryLayout CpuBackend::layout() const { return memory_layout(config(), kv_type()); }
 
 BackendInfo CpuBackend::info() const {
-  return {"cpu", kernels::to_string(ops_.isa), "bf16", kv_type() == KvType::bf16 ? "bf16" : "f32",
-          pool_.threads()};
+  return {"cpu", kernels::to_string(ops_.isa), format_name(weights_->format),
+          kv_type() == KvType::bf16 ? "bf16" : "f32", pool_.threads()};
 }
 
 void CpuBackend::reset_state(std::byte* state) { std::memset(state, 0, layout().state_bytes); }
@@ -150,7 +161,6 @@ StepLogits CpuBackend::read_logits() {
 }
 
 void CpuBackend::begin_tile(const Tile& tile) {
-  const std::int64_t hidden = config().hidden_size;
   const std::int64_t pairs = config().rotary_dim / 2;
   split(static_cast<std::int64_t>(tile.parts.size()), 16,
         [&](std::int64_t begin, std::int64_t end) {
@@ -172,12 +182,7 @@ void CpuBackend::begin_tile(const Tile& tile) {
     split(part.rows, 8, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
         const std::int32_t token = tokens[static_cast<std::size_t>(part.offset + r)];
-        float* const row = x_ + (part.row + r) * ld_hidden_;
-        if (config().tie_word_embeddings) {
-          ops_.embed_packed(weights_->head, token, row);
-        } else {
-          ops_.embed(weights_->embedding_rows(), hidden, token, row);
-        }
+        ops_.embed_packed(weights_->embedding_table(), token, x_ + (part.row + r) * ld_hidden_);
       }
     });
   }

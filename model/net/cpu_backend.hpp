@@ -92,7 +92,8 @@ class CpuBackend final : public Backend {
   // Keeps only the rows that somebody reads; moves them, and the normed ones, together.
   void keep_read_rows(Tile& tile);
 
-  // cpu_layers.cpp: parallel forms of the kernels, on rows of a tile
+  // cpu_layers.cpp: parallel forms of the kernels, on rows of a tile. Integer weights take x
+  // rounded to integers, which is done once for all panels.
   void gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
             const float* x, std::int64_t ldx, std::int64_t rows, float* y, std::int64_t ldy);
   void gemm(const kernels::PackedMatrix& w, const float* x, std::int64_t ldx, std::int64_t rows,
@@ -147,10 +148,11 @@ class CpuBackend final : public Backend {
   float* cos_;     // [tile rows, rotary_dim / 2]
   float* sin_;
   ScratchSlots attention_scratch_;
-  kernels::HugeBuffer partials_;        // of attention by ranges; grows with the context
-  kernels::HugeBuffer logits_;          // [rows, vocab]; grows with the rows asked for
-  std::int64_t logits_rows_ = 0;        // filled in this step
-  std::vector<double> rope_frequency_;  // [rotary_dim / 2]
+  kernels::HugeBuffer quantised_memory_;  // [tile rows] of the widest input: QuantRows
+  kernels::HugeBuffer partials_;          // of attention by ranges; grows with the context
+  kernels::HugeBuffer logits_;            // [rows, vocab]; grows with the rows asked for
+  std::int64_t logits_rows_ = 0;          // filled in this step
+  std::vector<double> rope_frequency_;    // [rotary_dim / 2]
 
   std::span<const StepSlice> slices_;  // of the running step
   LayerTap tap_;

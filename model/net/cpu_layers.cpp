@@ -8,6 +8,7 @@ namespace cairn::model {
 namespace {
 
 constexpr std::int64_t kRowGrain = 4;        // rows of element-wise work worth a chunk
+constexpr std::int64_t kQuantiseGrain = 8;   // rows rounded to integers worth a chunk
 constexpr std::int64_t kAddGrain = 1 << 14;  // elements of an addition worth a chunk
 
 }  // namespace
@@ -16,8 +17,19 @@ void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
                       std::int64_t panel_end, const float* x, std::int64_t ldx, std::int64_t rows,
                       float* y, std::int64_t ldy) {
   if (rows == 0) return;
+  if (w.format() == kernels::WeightFormat::bf16) {
+    split(panel_end - panel_begin, 1, [&](std::int64_t begin, std::int64_t end) {
+      ops_.gemm(w, panel_begin + begin, panel_begin + end, x, ldx, rows, y, ldy);
+    });
+    return;
+  }
+  const auto quantised = kernels::QuantRows::over(
+      {quantised_memory_.data(), quantised_memory_.size()}, rows, w.k(), w.format());
+  split(rows, kQuantiseGrain, [&](std::int64_t begin, std::int64_t end) {
+    ops_.quantise_rows(x, ldx, begin, end, quantised);
+  });
   split(panel_end - panel_begin, 1, [&](std::int64_t begin, std::int64_t end) {
-    ops_.gemm(w, panel_begin + begin, panel_begin + end, x, ldx, rows, y, ldy);
+    ops_.gemm_quantised(w, panel_begin + begin, panel_begin + end, quantised, 0, rows, y, ldy);
   });
 }
 

@@ -121,6 +121,9 @@ void CpuBackend::run_recurrent(const LayerWeights& layer, std::int32_t index, co
   const std::int64_t value_heads = c.linear_value_heads;
   gemm(layer.in, normed_, ld_hidden_, tile.rows, wide_, ld_wide_);
   const std::int64_t b_column = c.conv_channels() + c.value_channels();
+  if (layer.gates.n() > 0) {
+    gemm(layer.gates, normed_, ld_hidden_, tile.rows, wide_ + b_column, ld_wide_);
+  }
   split(tile.rows, 16, [&](std::int64_t begin, std::int64_t end) {
     const float* const b = wide_ + begin * ld_wide_ + b_column;
     ops_.gates(b + value_heads, b, ld_wide_, end - begin, c.linear_value_heads, layer.a_log.data(),

@@ -331,6 +331,8 @@ std::vector<CudaDevice> cuda_devices() {
 std::unique_ptr<Backend> make_cuda_backend(const std::shared_ptr<const Weights>& weights,
                                            const CudaOptions& options) {
   check(weights != nullptr, "make_cuda_backend: no weights");
+  check(weights->format == kernels::WeightFormat::bf16,
+        "make_cuda_backend: weights that are integers already");
   return std::make_unique<CudaBackend>(*weights, options);
 }
 

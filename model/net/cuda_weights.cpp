@@ -30,9 +30,9 @@ std::int64_t scale_count(const PackedMatrix& m) {
 
 // Calls vector(values, place) and matrix(values, place, form) for every tensor, in the order of
 // memory.
-template <class Vector, class Matrix, class Rows>
+template <class Vector, class Matrix>
 void for_tensors(const Weights& from, DeviceWeights& to, CudaWeights type, const Vector& vector,
-                 const Matrix& matrix, const Rows& embedding) {
+                 const Matrix& matrix) {
   to.layers.resize(from.layers.size());
   for (std::size_t i = 0; i < from.layers.size(); ++i) {
     const LayerWeights& layer = from.layers[i];
@@ -56,13 +56,10 @@ void for_tensors(const Weights& from, DeviceWeights& to, CudaWeights type, const
   if (from.config.tie_word_embeddings) {
     to.embedding = to.head.bf16.w;
   } else {
-    embedding(to.embedding);
+    DeviceMatrix table;
+    matrix(from.embedding, table, Form::bf16);
+    to.embedding = table.bf16.w;
   }
-}
-
-std::size_t embedding_bytes(const ModelConfig& c) {
-  return sizeof(Bf16) * static_cast<std::size_t>(c.vocab_size) *
-         static_cast<std::size_t>(c.hidden_size);
 }
 
 // Rows [64 panel, ...) as a file has them.
@@ -89,12 +86,6 @@ class Filler {
     std::byte* const to = take(values.size() * sizeof(float));
     upload_.send_bytes(to, values.data(), values.size() * sizeof(float));
     place = reinterpret_cast<const float*>(to);
-  }
-
-  void embedding(const Weights& from, const Bf16*& place) {
-    std::byte* const to = take(embedding_bytes(from.config));
-    upload_.send_bytes(to, from.embedding_rows(), embedding_bytes(from.config));
-    place = reinterpret_cast<const Bf16*>(to);
   }
 
   void matrix(const PackedMatrix& m, DeviceMatrix& place, Form form) {
@@ -176,8 +167,7 @@ std::size_t DeviceWeights::bytes(const Weights& weights, CudaWeights type) {
       [&](const PackedMatrix& m, DeviceMatrix&, Form form) {
         add(value_bytes(m, form));
         if (form == Form::int8) add(static_cast<std::size_t>(scale_count(m)) * sizeof(Bf16));
-      },
-      [&](const Bf16*&) { add(embedding_bytes(weights.config)); });
+      });
   return all;
 }
 
@@ -187,8 +177,7 @@ DeviceWeights::DeviceWeights(const Weights& weights, CudaWeights type, int devic
   for_tensors(
       weights, *this, type,
       [&](const std::vector<float>& v, const float*& place) { fill.vector(v, place); },
-      [&](const PackedMatrix& m, DeviceMatrix& place, Form form) { fill.matrix(m, place, form); },
-      [&](const Bf16*& place) { fill.embedding(weights, place); });
+      [&](const PackedMatrix& m, DeviceMatrix& place, Form form) { fill.matrix(m, place, form); });
 }
 
 }  // namespace cairn::model

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -11,6 +12,7 @@
 #include "model/net/host_limits.hpp"
 #include "model/net/packed_weights.hpp"
 #include "model/net/weights.hpp"
+#include "model/net/weights_file.hpp"
 
 namespace cairn::model {
 namespace {
@@ -49,10 +51,26 @@ const Bf16* read_bf16(const TensorView& t, std::int64_t begin, std::int64_t n,
   return copy.data();
 }
 
+// Refused now rather than ended by the system half way through.
+void require_memory(const ModelConfig& config, kernels::WeightFormat format,
+                    const std::string& source) {
+  const std::uint64_t needed = packed_bytes(config, format);
+  const std::uint64_t available = available_memory();
+  if (available == 0 || needed <= available) return;
+  throw LoadError(source + ": needs " + format_bytes(needed) + " of memory, expected at most the " +
+                  format_bytes(available) + " available.");
+}
+
 class Loader {
  public:
-  Loader(const ModelConfig& config, const Checkpoint& files, const LoadProgress& progress)
-      : config_(config), files_(files), progress_(progress), specs_(tensor_list(config)) {
+  Loader(const ModelConfig& config, const Checkpoint& files, kernels::WeightFormat format,
+         kernels::ThreadPool& pool, const LoadProgress& progress)
+      : config_(config),
+        files_(files),
+        format_(format),
+        pool_(pool),
+        progress_(progress),
+        specs_(tensor_list(config)) {
     const bool long_prefix =
         files.find(kTextPrefix + std::string("embed_tokens.weight")) != nullptr;
     prefix_ = long_prefix ? kTextPrefix : kShortPrefix;
@@ -62,8 +80,8 @@ class Loader {
     // Every mistake in the files is found before memory is taken and minutes are spent.
     for (const TensorSpec& spec : specs_) total_ += checked(spec).data.size();
     report_others();
-    require_memory();
-    WeightsBuilder builder(config_);
+    require_memory(config_, format_, files_.source());
+    WeightsBuilder builder(config_, format_);
     for (const TensorSpec& spec : specs_) {
       const TensorView& t = *files_.find(file_name_of(spec, prefix_));
       if (spec.is_matrix()) {
@@ -101,15 +119,6 @@ class Loader {
                       ", expected BF16, F32 or F16.");
     }
     return *t;
-  }
-
-  // Refused now rather than ended by the system half way through.
-  void require_memory() const {
-    const std::uint64_t needed = packed_bytes(config_);
-    const std::uint64_t available = available_memory();
-    if (available == 0 || needed <= available) return;
-    throw LoadError(files_.source() + ": needs " + format_bytes(needed) +
-                    " of memory, expected at most the " + format_bytes(available) + " available.");
   }
 
   void load_matrix(const TensorSpec& spec, const TensorView& t, WeightsBuilder& builder) {
@@ -171,36 +180,107 @@ class Loader {
 
   const ModelConfig& config_;
   const Checkpoint& files_;
+  kernels::WeightFormat format_;
+  kernels::ThreadPool& pool_;
   const LoadProgress& progress_;
   std::vector<TensorSpec> specs_;
   std::string prefix_;
   std::uint64_t total_ = 0;  // bytes
   std::uint64_t done_ = 0;
   int rounded_ = 0;
+};
+
+// A model directory on its way into memory.
+class DirectoryLoader {
+ public:
+  DirectoryLoader(const std::string& directory, const LoadOptions& options)
+      : directory_(directory), options_(options), key_{options.format, std::nullopt} {
+    namespace fs = std::filesystem;
+    const fs::path root(directory);
+    std::error_code ignored;
+    if (!fs::is_directory(root, ignored)) {
+      throw LoadError(directory + ": expected a model directory.");
+    }
+    const std::string config_file = (root / "config.json").string();
+    config_ = parse_model_config(read_text_file(config_file), config_file);
+    const std::string generation_file = (root / "generation_config.json").string();
+    if (fs::exists(generation_file, ignored)) {
+      add_generation_config(read_text_file(generation_file), generation_file, config_);
+    }
+    if (!options.cache_file.empty()) key_.source = hash_of_files(directory);
+  }
+
+  std::shared_ptr<const Weights> from_tensors() {
+    const Checkpoint files = Checkpoint::open_directory(directory_);
+    return Loader(config_, files, options_.format, pool_, options_.progress).run();
+  }
+
+  // Null when there is no file, or none that serves.
+  std::shared_ptr<const Weights> from_cache() {
+    std::error_code ignored;
+    if (!std::filesystem::exists(options_.cache_file, ignored)) return nullptr;
+    require_memory(config_, options_.format, options_.cache_file);
+    auto read = read_weights_file(options_.cache_file, config_, key_, pool_, options_.progress);
+    if (read.ok()) return read.take();
+    log(LogLevel::info, options_.cache_file + " is made anew: " + read.error().message);
+    return nullptr;
+  }
+
+  std::uint64_t store(const Weights& weights) {
+    return write_weights_file(options_.cache_file, weights, key_, pool_, options_.store_progress);
+  }
+
+ private:
+  const std::string& directory_;
+  const LoadOptions& options_;
+  WeightsFileKey key_;
+  ModelConfig config_;
   kernels::ThreadPool pool_{default_threads()};
 };
 
 }  // namespace
 
 std::shared_ptr<const Weights> load_weights(const std::string& directory,
-                                            const LoadProgress& progress) {
+                                            const LoadOptions& options) {
+  DirectoryLoader loader(directory, options);
+  if (options.cache_file.empty() || options.format == kernels::WeightFormat::bf16) {
+    return loader.from_tensors();
+  }
+  if (auto cached = loader.from_cache()) return cached;
+  auto weights = loader.from_tensors();
+  try {
+    const std::uint64_t bytes = loader.store(*weights);
+    log(LogLevel::info, options.cache_file + ": " + format_bytes(bytes) +
+                            " of weights, to be read by the next start.");
+  } catch (const LoadError& e) {
+    log(LogLevel::warning, std::string(e.what()) + " The next start will quantise again.");
+  }
+  return weights;
+}
+
+std::uint64_t write_weights_cache(const std::string& directory, const LoadOptions& options) {
+  check(options.format != kernels::WeightFormat::bf16, "bf16 weights are read from their model");
+  DirectoryLoader loader(directory, options);
+  return loader.store(*loader.from_tensors());
+}
+
+std::string weights_cache_file(const std::string& directory, kernels::WeightFormat format,
+                               const std::string& place) {
   namespace fs = std::filesystem;
-  const fs::path root(directory);
-  std::error_code ignored;
-  if (!fs::is_directory(root, ignored)) {
-    throw LoadError(directory + ": expected a model directory.");
-  }
-  const std::string config_file = (root / "config.json").string();
-  ModelConfig config = parse_model_config(read_text_file(config_file), config_file);
-  const std::string generation_file = (root / "generation_config.json").string();
-  if (fs::exists(generation_file, ignored)) {
-    add_generation_config(read_text_file(generation_file), generation_file, config);
-  }
-  return Loader(config, Checkpoint::open_directory(directory), progress).run();
+  if (format == kernels::WeightFormat::bf16 || place == "off") return "";
+  const std::string name = std::string(kernels::to_string(format)) + ".weights";
+  if (place == "auto") return (fs::path(directory) / ("cairn-" + name)).string();
+  // Models of one name may lie in many places.
+  const fs::path path = fs::weakly_canonical(directory);
+  Hash64 hash;
+  hash.add(path.c_str(), path.native().size());
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash.value()));
+  return (fs::path(place) / (path.filename().string() + "-" + digits + "-" + name)).string();
 }
 
 std::shared_ptr<const Weights> load_weights(std::span<const MemoryFile> files,
-                                            const LoadProgress& progress) {
+                                            const LoadOptions& options) {
   const auto text = [&](std::string_view name) -> std::string_view {
     for (const MemoryFile& f : files) {
       if (std::filesystem::path(f.name).filename() == name) {
@@ -216,7 +296,9 @@ std::shared_ptr<const Weights> load_weights(std::span<const MemoryFile> files,
   if (const std::string_view generation = text("generation_config.json"); !generation.empty()) {
     add_generation_config(generation, "generation_config.json", config);
   }
-  return Loader(config, Checkpoint::from_memory(files), progress).run();
+  kernels::ThreadPool pool(default_threads());
+  return Loader(config, Checkpoint::from_memory(files), options.format, pool, options.progress)
+      .run();
 }
 
 }  // namespace cairn::model

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cpu/packed.hpp"
@@ -21,8 +23,9 @@ struct LayerWeights {
   LayerKind kind = LayerKind::linear_attention;
   std::vector<float> input_norm;  // [H], 1 + w is applied
   std::vector<float> post_norm;   // [H]
-  kernels::PackedMatrix in;   // full: [query_gate | key | value, H]; linear: [qkv | z | b | a, H]
-  kernels::PackedMatrix out;  // [H, heads head_dim] or [H, VD]
+  kernels::PackedMatrix in;     // full: [query_gate | key | value, H]; linear: [qkv | z | b | a, H]
+  kernels::PackedMatrix gates;  // linear, integer formats: [b | a, H] in bf16, and not in `in`
+  kernels::PackedMatrix out;    // [H, heads head_dim] or [H, VD]
   kernels::PackedMatrix gate_up;  // [gate | up, H]
   kernels::PackedMatrix down;     // [H, I]
   // full attention
@@ -39,16 +42,53 @@ struct LayerWeights {
 class Weights {
  public:
   ModelConfig config;
+  kernels::WeightFormat format = kernels::WeightFormat::bf16;  // of all matrices but `gates`
   std::vector<LayerWeights> layers;
-  kernels::PackedMatrix head;     // [V, H]; also the embedding when tied
-  kernels::HugeBuffer embedding;  // [V, H] bf16, untied models only
-  std::vector<float> final_norm;  // [H]
-  std::uint64_t hash = 0;
+  kernels::PackedMatrix head;       // [V, H]; also the embedding when tied
+  kernels::PackedMatrix embedding;  // [V, H], untied models only
+  std::vector<float> final_norm;    // [H]
+  std::uint64_t hash = 0;           // of the tensors before any rounding to integers
 
-  const Bf16* embedding_rows() const {  // [V, H]
-    return reinterpret_cast<const Bf16*>(embedding.data());
+  const kernels::PackedMatrix& embedding_table() const {
+    return config.tie_word_embeddings ? head : embedding;
   }
 };
+
+/// A model with the memory of all its tensors, nothing filled in. Throws std::bad_alloc.
+std::shared_ptr<Weights> empty_weights(const ModelConfig& config, kernels::WeightFormat format);
+
+/// All that the tensors of `weights` take, in a fixed order: fn(name, span of bytes). Constant
+/// weights give constant bytes.
+template <class W, class F>
+void for_tensor_memory(W& weights, F&& fn) {
+  const auto vector = [&](const std::string& name, auto& values) {
+    if constexpr (std::is_const_v<W>) {
+      fn(name, std::as_bytes(std::span(values)));
+    } else {
+      fn(name, std::as_writable_bytes(std::span(values)));
+    }
+  };
+  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
+    auto& layer = weights.layers[i];
+    const std::string at = "layers." + std::to_string(i) + ".";
+    fn(at + "in", layer.in.memory());
+    fn(at + "gates", layer.gates.memory());
+    fn(at + "out", layer.out.memory());
+    fn(at + "gate_up", layer.gate_up.memory());
+    fn(at + "down", layer.down.memory());
+    vector(at + "input_norm", layer.input_norm);
+    vector(at + "post_norm", layer.post_norm);
+    vector(at + "query_norm", layer.query_norm);
+    vector(at + "key_norm", layer.key_norm);
+    vector(at + "conv", layer.conv);
+    vector(at + "a_log", layer.a_log);
+    vector(at + "dt_bias", layer.dt_bias);
+    vector(at + "mix_norm", layer.mix_norm);
+  }
+  fn("head", weights.head.memory());
+  fn("embedding", weights.embedding.memory());
+  vector("final_norm", weights.final_norm);
+}
 
 /// Running 64-bit hash of a byte stream, 8 bytes at a time; how the stream is cut does not matter.
 /// Not for adversaries: it tells models apart, not forgeries.
@@ -71,7 +111,8 @@ class Hash64 {
 /// that order, rows ascending. Not thread-safe. Throws std::bad_alloc.
 class WeightsBuilder {
  public:
-  explicit WeightsBuilder(const ModelConfig& config);
+  explicit WeightsBuilder(const ModelConfig& config,
+                          kernels::WeightFormat format = kernels::WeightFormat::bf16);
 
   /// Rows [begin, begin + rows) of a matrix.
   void add_rows(const TensorSpec& spec, std::int64_t begin, std::int64_t rows,
@@ -87,7 +128,6 @@ class WeightsBuilder {
     std::int64_t first_row = 0;
   };
   Place place_of(const TensorSpec& spec);
-  std::vector<float>& vector_of(const TensorSpec& spec);
 
   void add_hash(const TensorSpec& spec, std::int64_t row, const void* data, std::size_t bytes);
 
@@ -96,6 +136,6 @@ class WeightsBuilder {
 };
 
 /// Bytes that WeightsBuilder takes for matrices.
-std::uint64_t packed_bytes(const ModelConfig& config);
+std::uint64_t packed_bytes(const ModelConfig& config, kernels::WeightFormat format);
 
 }  // namespace cairn::model

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "base/check.hpp"
 #include "base/json.hpp"
@@ -168,6 +170,26 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes,
   });
   require_gapless(tensors, data, file);
   return tensors;
+}
+
+std::string safetensors_header(std::span<const TensorEntry> tensors) {
+  std::string json = R"({"__metadata__":{"format":"pt"})";
+  std::int64_t at = 0;
+  for (const TensorEntry& t : tensors) {
+    json += ",\"" + t.name + "\":{\"dtype\":\"" + t.dtype +
+            "\",\"shape\":" + format_shape(t.shape) + ",\"data_offsets\":[" + std::to_string(at) +
+            ",";
+    at += std::accumulate(t.shape.begin(), t.shape.end(),
+                          static_cast<std::int64_t>(dtype_size(t.dtype)), std::multiplies<>());
+    json += std::to_string(at) + "]}";
+  }
+  json += "}";
+  json.append((kLengthBytes - json.size() % kLengthBytes) % kLengthBytes, ' ');
+  std::string out(kLengthBytes, '\0');
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
+    out[i] = static_cast<char>(json.size() >> (8 * i) & 0xFF);
+  }
+  return out + json;
 }
 
 }  // namespace cairn::model

@@ -41,6 +41,17 @@ std::size_t dtype_size(std::string_view dtype);
 std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes,
                                           const std::string& file);
 
+/// A tensor of a file to be written.
+struct TensorEntry {
+  std::string name;   // free of quotes and control characters
+  std::string dtype;  // one that dtype_size knows
+  std::vector<std::int64_t> shape;
+};
+
+/// What stands in a file before the data of these tensors, which follow one another in this order.
+/// The data begin at a multiple of 8 bytes.
+std::string safetensors_header(std::span<const TensorEntry> tensors);
+
 /// All tensors of a model: one file or the shards that an index names. Owns the mappings; memory
 /// files stay the caller's. Immutable, so thread-safe. Throws LoadError: file, tensor, expectation.
 class Checkpoint {

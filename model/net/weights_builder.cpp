@@ -2,32 +2,79 @@
 #include <cstring>
 
 #include "base/check.hpp"
+#include "kernels/cpu/quantised.hpp"
 #include "model/net/packed_weights.hpp"
 #include "model/net/weights.hpp"
 
 namespace cairn::model {
 namespace {
 
-LayerWeights make_layer(const ModelConfig& c, LayerKind kind) {
+using kernels::PackedMatrix;
+using kernels::WeightFormat;
+
+LayerWeights make_layer(const ModelConfig& c, LayerKind kind, WeightFormat format) {
   const std::int64_t h = c.hidden_size;
   const std::int64_t query = static_cast<std::int64_t>(c.num_heads) * c.head_dim;
   const std::int64_t kv = static_cast<std::int64_t>(c.num_kv_heads) * c.head_dim;
   LayerWeights w;
   w.kind = kind;
   if (kind == LayerKind::full_attention) {
-    w.in = kernels::PackedMatrix(2 * query + 2 * kv, h);
-    w.out = kernels::PackedMatrix(h, query);
+    w.in = PackedMatrix(2 * query + 2 * kv, h, format);
+    w.out = PackedMatrix(h, query, format);
   } else {
     const std::int64_t values = c.value_channels();
-    w.in = kernels::PackedMatrix(c.conv_channels() + values + 2 * c.linear_value_heads, h);
-    w.out = kernels::PackedMatrix(h, values);
+    const std::int64_t gates = 2 * static_cast<std::int64_t>(c.linear_value_heads);
+    const bool apart = format != WeightFormat::bf16;
+    w.in = PackedMatrix(c.conv_channels() + values + (apart ? 0 : gates), h, format);
+    if (apart) w.gates = PackedMatrix(gates, h);
+    w.out = PackedMatrix(h, values, format);
   }
-  w.gate_up = kernels::PackedMatrix(2 * static_cast<std::int64_t>(c.intermediate_size), h);
-  w.down = kernels::PackedMatrix(h, c.intermediate_size);
+  w.gate_up = PackedMatrix(2 * static_cast<std::int64_t>(c.intermediate_size), h, format);
+  w.down = PackedMatrix(h, c.intermediate_size, format);
   return w;
 }
 
+std::vector<float>& vector_of(Weights& weights, const TensorSpec& spec) {
+  if (spec.role == Role::final_norm) return weights.final_norm;
+  LayerWeights& w = weights.layers.at(static_cast<std::size_t>(spec.layer));
+  switch (spec.role) {
+    case Role::input_norm:
+      return w.input_norm;
+    case Role::post_norm:
+      return w.post_norm;
+    case Role::query_norm:
+      return w.query_norm;
+    case Role::key_norm:
+      return w.key_norm;
+    case Role::conv:
+      return w.conv;
+    case Role::a_log:
+      return w.a_log;
+    case Role::dt_bias:
+      return w.dt_bias;
+    default:
+      check(spec.role == Role::mix_norm, "not a vector: " + spec.name);
+      return w.mix_norm;
+  }
+}
+
 }  // namespace
+
+std::shared_ptr<Weights> empty_weights(const ModelConfig& config, WeightFormat format) {
+  auto w = std::make_shared<Weights>();
+  w->config = config;
+  w->format = format;
+  for (const LayerKind kind : config.layers) w->layers.push_back(make_layer(config, kind, format));
+  w->head = PackedMatrix(config.vocab_size, config.hidden_size, format);
+  if (!config.tie_word_embeddings) {
+    w->embedding = PackedMatrix(config.vocab_size, config.hidden_size, format);
+  }
+  for (const TensorSpec& spec : tensor_list(config)) {
+    if (spec.is_matrix()) continue;
+    vector_of(*w, spec).resize(static_cast<std::size_t>(spec.elements()));
+  }
+  return w;
+}
 
 void Hash64::add(const void* data, std::size_t bytes) {
   const auto* p = static_cast<const unsigned char*>(data);
@@ -56,20 +103,15 @@ std::uint64_t Hash64::value() const {
   return mix(mix(h_, w), length_);
 }
 
-WeightsBuilder::WeightsBuilder(const ModelConfig& config) : weights_(std::make_shared<Weights>()) {
-  Weights& w = *weights_;
-  w.config = config;
-  for (const LayerKind kind : config.layers) w.layers.push_back(make_layer(config, kind));
-  w.head = kernels::PackedMatrix(config.vocab_size, config.hidden_size);
-  if (!config.tie_word_embeddings) {
-    w.embedding = kernels::HugeBuffer(static_cast<std::size_t>(config.vocab_size) *
-                                      static_cast<std::size_t>(config.hidden_size) * sizeof(Bf16));
-  }
-}
+WeightsBuilder::WeightsBuilder(const ModelConfig& config, WeightFormat format)
+    : weights_(empty_weights(config, format)) {}
 
 WeightsBuilder::Place WeightsBuilder::place_of(const TensorSpec& spec) {
   const ModelConfig& c = weights_->config;
-  if (spec.role == Role::embedding || spec.role == Role::head) return {&weights_->head, 0};
+  if (spec.role == Role::head) return {&weights_->head, 0};
+  if (spec.role == Role::embedding) {
+    return {c.tie_word_embeddings ? &weights_->head : &weights_->embedding, 0};
+  }
   LayerWeights& w = weights_->layers.at(static_cast<std::size_t>(spec.layer));
   const std::int64_t query_rows = 2 * static_cast<std::int64_t>(c.num_heads) * c.head_dim;
   const std::int64_t mixed = c.conv_channels() + c.value_channels();
@@ -90,39 +132,16 @@ WeightsBuilder::Place WeightsBuilder::place_of(const TensorSpec& spec) {
     case Role::mix_z:
       return {&w.in, c.conv_channels()};
     case Role::mix_b:
-      return {&w.in, mixed};
-    case Role::mix_a:
-      return {&w.in, mixed + c.linear_value_heads};
+    case Role::mix_a: {
+      const std::int64_t row = spec.role == Role::mix_b ? 0 : c.linear_value_heads;
+      return w.gates.n() > 0 ? Place{&w.gates, row} : Place{&w.in, mixed + row};
+    }
     case Role::attention_out:
     case Role::mix_out:
       return {&w.out, 0};
     default:
       check(false, "not a matrix: " + spec.name);
       return {};
-  }
-}
-
-std::vector<float>& WeightsBuilder::vector_of(const TensorSpec& spec) {
-  if (spec.role == Role::final_norm) return weights_->final_norm;
-  LayerWeights& w = weights_->layers.at(static_cast<std::size_t>(spec.layer));
-  switch (spec.role) {
-    case Role::input_norm:
-      return w.input_norm;
-    case Role::post_norm:
-      return w.post_norm;
-    case Role::query_norm:
-      return w.query_norm;
-    case Role::key_norm:
-      return w.key_norm;
-    case Role::conv:
-      return w.conv;
-    case Role::a_log:
-      return w.a_log;
-    case Role::dt_bias:
-      return w.dt_bias;
-    default:
-      check(spec.role == Role::mix_norm, "not a vector: " + spec.name);
-      return w.mix_norm;
   }
 }
 
@@ -143,19 +162,13 @@ void WeightsBuilder::add_rows(const TensorSpec& spec, std::int64_t begin, std::i
     add_hash(spec, begin + row, source + row * spec.columns(),
              bytes / static_cast<std::size_t>(rows));
   }
-  if (spec.role == Role::embedding && !weights_->config.tie_word_embeddings) {
-    const auto row_bytes = static_cast<std::size_t>(spec.columns()) * sizeof(Bf16);
-    std::memcpy(weights_->embedding.data() + static_cast<std::size_t>(begin) * row_bytes, source,
-                bytes);
-    return;
-  }
   const Place place = place_of(spec);
   place.matrix->pack(place.first_row + begin, rows, source);
 }
 
 void WeightsBuilder::add_vector(const TensorSpec& spec, const std::vector<float>& values) {
   add_hash(spec, 0, values.data(), values.size() * sizeof(float));
-  std::vector<float>& to = vector_of(spec);
+  std::vector<float>& to = vector_of(*weights_, spec);
   to = values;
   if (spec.role != Role::conv) return;
   const std::int64_t taps = spec.columns();
@@ -173,15 +186,44 @@ std::shared_ptr<const Weights> WeightsBuilder::finish() {
   return std::move(weights_);
 }
 
-std::uint64_t packed_bytes(const ModelConfig& config) {
+std::uint64_t packed_bytes(const ModelConfig& config, WeightFormat format) {
   std::uint64_t bytes = 0;
   for (const TensorSpec& spec : tensor_list(config)) {
-    if (spec.is_matrix()) bytes += static_cast<std::uint64_t>(spec.elements()) * sizeof(Bf16);
+    if (!spec.is_matrix()) continue;
+    const bool gate = spec.role == Role::mix_a || spec.role == Role::mix_b;
+    bytes +=
+        PackedMatrix::bytes_for(spec.rows(), spec.columns(), gate ? WeightFormat::bf16 : format);
   }
   return bytes;
 }
 
 const ModelConfig& config_of(const Weights& weights) { return weights.config; }
 std::uint64_t hash_of(const Weights& weights) { return weights.hash; }
+
+WeightFormat format_of(const Weights& weights) { return weights.format; }
+
+std::optional<WeightFormat> format_named(std::string_view name) {
+  for (const auto format : {WeightFormat::bf16, WeightFormat::int8, WeightFormat::int4}) {
+    if (name == kernels::to_string(format)) return format;
+  }
+  return std::nullopt;
+}
+
+std::string format_name(WeightFormat format) {
+  const std::string name = kernels::to_string(format);
+  return format == WeightFormat::bf16 ? name
+                                      : name + "/" + std::to_string(kernels::quant_group(format));
+}
+
+std::uint64_t matrix_bytes(const Weights& weights) {
+  std::uint64_t bytes = weights.head.bytes();
+  for (const LayerWeights& layer : weights.layers) {
+    for (const PackedMatrix* m :
+         {&layer.in, &layer.gates, &layer.out, &layer.gate_up, &layer.down}) {
+      bytes += m->bytes();
+    }
+  }
+  return bytes;
+}
 
 }  // namespace cairn::model

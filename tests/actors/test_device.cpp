@@ -2,6 +2,7 @@
 // A running engine whose model and memory are on a device.
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -213,7 +214,8 @@ TEST_CASE("options that contradict the device are refused by name") {
   refused([](auto& o) { o.gemm_record = "record"; }, "gemm_record: expected nothing");
   refused([](auto& o) { o.device = "auto", o.gemm = "cublaslt", o.gemm_record = "/"; },
           "gemm_record: expected a file, not the directory '/'");
-  refused([](auto& o) { o.weights = "int8"; }, "int8 is for CUDA devices");
+  refused([](auto& o) { o.weights = "int2"; }, "weights: expected bf16, int8 or int4");
+  refused([](auto& o) { o.device = "cuda:0", o.weights = "int4"; }, "int4 is for the CPU");
   refused([](auto& o) { o.device = "cuda", o.kv = "f32"; }, "f32 is for the CPU");
   CHECK(actors::cuda_index("cuda:12") == 12);
 }
@@ -236,7 +238,31 @@ TEST_CASE("without a CUDA device, cuda is refused with the reason and auto takes
   o.device = "auto";
   CHECK(make_engine(o)->info().device == "cpu");
   o.weights = "int8";
-  CHECK_THROWS_WITH(make_engine(o), Catch::Contains("int8 needs a CUDA device: "));
+  o.weights_cache = "off";
+  CHECK(make_engine(o)->info().weights == "int8/128");
+}
+
+TEST_CASE("states on disk of one weight format are none of another's") {
+  EngineOptions o = tiny();
+  o.weights_cache = "off";
+  std::set<engine::FingerprintHash> seen;
+  for (const char* weights : {"bf16", "int8", "int4"}) {
+    o.weights = weights;
+    const auto bundle = engine::load_model_bundle(o, actors::format_to_load(o));
+    const auto device = actors::DeviceOpener(o, bundle->weights, 256).open();
+    seen.insert(actors::fingerprint_of(*bundle, device.backend->info()).hash());
+  }
+  CHECK(seen.size() == 3);
+}
+
+TEST_CASE("weights made for a CUDA device that fails are not taken for those of the CPU") {
+  EngineOptions o = tiny();
+  o.device = "auto";
+  o.weights = "int8";
+  const auto bundle = engine::load_model_bundle(o);  // in bf16, as for a CUDA device
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  CHECK_THROWS_WITH(actors::DeviceOpener(o, bundle->weights, 256).open(),
+                    Catch::Contains("the device must be cpu"));
 }
 
 TEST_CASE("auto with keys and values that only the CPU has takes the CPU and says why") {

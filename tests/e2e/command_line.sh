@@ -20,7 +20,7 @@ refuses() {
 }
 
 "$cairn" --version | grep -q '^cairn [0-9]' || fail "--version"
-for command in "" serve run bench "bench model" model "model info" "model make" "model tokenize" plan "plan solve" cache "cache stat" "cache purge"; do
+for command in "" serve run bench "bench model" model "model info" "model make" "model quantize" "model tokenize" plan "plan solve" cache "cache stat" "cache purge"; do
   # shellcheck disable=SC2086
   "$cairn" $command --help | grep -q -- --help || fail "$command --help"
 done
@@ -47,8 +47,9 @@ refuses device serve --model demo --device tpu
 refuses device run --model demo --prompt x --device cuda:first
 refuses gemm serve --model demo --gemm fast
 refuses gemm serve --model demo --device cpu --gemm cublaslt
-refuses weights serve --model demo --weights int4
-refuses "int8 is for CUDA devices" serve --model demo --device cpu --weights int8
+refuses weights serve --model demo --weights int2
+refuses "int4 is for the CPU" serve --model demo --device cuda:0 --weights int4
+refuses weights_cache serve --model demo --weights-cache ''
 refuses "f32 is for the CPU" serve --model demo --device cuda:0 --kv f32
 # No driver, no device or no CUDA in the build: one line that says which, whatever this machine has.
 export CUDA_VISIBLE_DEVICES=
@@ -58,8 +59,6 @@ for device in cuda cuda:0; do
 done
 refuses CUDA bench model --shape tiny --device cuda
 [ $refused = 1 ] || fail "bench model --device cuda ended with $refused"
-refuses "int8 is for CUDA devices" bench model --shape tiny --weights int8
-refuses "int8 needs a CUDA device: " serve --model demo --weights int8
 refuses "cublaslt needs a CUDA device: " serve --model demo --device auto --gemm cublaslt
 # A server that could not answer a single request does not start.
 refuses --body-limit serve --model demo --body-limit 0

@@ -187,12 +187,13 @@ TEST_CASE("random weights are the same in memory, on disk and when made again") 
     });
     std::uint64_t loaded_bytes = 0;
     std::uint64_t total_bytes = 0;
-    const auto loaded =
-        load_weights(dir.file("made"), [&](std::uint64_t done, std::uint64_t total) {
-          CHECK(done > loaded_bytes);
-          loaded_bytes = done;
-          total_bytes = total;
-        });
+    LoadOptions options;
+    options.progress = [&](std::uint64_t done, std::uint64_t total) {
+      CHECK(done > loaded_bytes);
+      loaded_bytes = done;
+      total_bytes = total;
+    };
+    const auto loaded = load_weights(dir.file("made"), options);
     CHECK(loaded_bytes == total_bytes);
     CHECK(last == total_bytes);
     const auto made = random_weights(shape, 5);

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantised weights kept in a file for the next load.
+#include <filesystem>
+
+#include "base/check.hpp"
+#include "base/failpoints.hpp"
+#include "base/log.hpp"
+#include "model/net/backend.hpp"
+#include "model/net/weights.hpp"
+#include "tests/model/net/temp_dir.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/exactness_sequence.hpp"
+
+using namespace cairn;
+using namespace cairn::model;
+using cairn::kernels::WeightFormat;
+using cairn::testing::TempDir;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Loaded {
+  std::shared_ptr<const Weights> weights;
+  std::string log;
+  std::uint64_t read = 0;     // bytes of tensors, or of the cache file
+  std::uint64_t written = 0;  // of the cache file
+};
+
+Loaded load(const std::string& model, WeightFormat format, const std::string& cache) {
+  Loaded out;
+  set_log_sink([&](LogLevel level, std::string_view text) {
+    out.log += (level == LogLevel::warning ? "warning: " : "") + std::string(text) + "\n";
+  });
+  LoadOptions options;
+  options.format = format;
+  options.cache_file = cache;
+  options.progress = [&](std::uint64_t done, std::uint64_t) { out.read = done; };
+  options.store_progress = [&](std::uint64_t done, std::uint64_t) { out.written = done; };
+  out.weights = load_weights(model, options);
+  set_log_sink({});
+  return out;
+}
+
+std::vector<float> logits_of(const std::shared_ptr<const Weights>& weights) {
+  CpuOptions options;
+  options.threads = 1;
+  const auto backend = make_cpu_backend(weights, options);
+  const testing::DeviceMemory memory = testing::host_memory();
+  testing::DrivenSequence sequence(*backend, memory);
+  return sequence.run(std::vector<std::int32_t>{5, 1, 77, 20});
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A tiny model on disk, untied so that the embedding is a matrix of its own.
+struct Model {
+  explicit Model(std::uint64_t seed = 5) { write(seed); }
+  void write(std::uint64_t seed) const {
+    ModelConfig shape = shape_by_name("tiny");
+    shape.tie_word_embeddings = false;
+    write_model_directory(shape, seed, dir.path());
+  }
+  std::string cache(WeightFormat format = WeightFormat::int8) const {
+    return weights_cache_file(dir.path(), format, "auto");
+  }
+  TempDir dir;
+};
+
+// What the next load says of a cache file that was changed, after which it must serve again.
+std::string said_of(const Model& model, const std::string& content) {
+  std::ofstream(model.cache(), std::ios::binary) << content;
+  const Loaded got = load(model.dir.path(), WeightFormat::int8, model.cache());
+  CHECK(got.written > 0);
+  CHECK(logits_of(got.weights) ==
+        logits_of(load(model.dir.path(), WeightFormat::int8, "").weights));
+  CHECK(load(model.dir.path(), WeightFormat::int8, model.cache()).log.empty());
+  return got.log;
+}
+
+}  // namespace
+
+TEST_CASE("weights read from their cache file are those that were quantised, bit for bit") {
+  const Model model;
+  for (const WeightFormat format : {WeightFormat::int8, WeightFormat::int4}) {
+    const std::string cache = model.cache(format);
+    const Loaded without = load(model.dir.path(), format, "");
+    const Loaded first = load(model.dir.path(), format, cache);
+    CHECK(has(first.log, "to be read by the next start"));
+    CHECK(first.written == fs::file_size(cache));
+    const Loaded second = load(model.dir.path(), format, cache);
+    INFO(second.log);
+    CHECK(second.log.empty());
+    CHECK(second.written == 0);
+    CHECK(second.read > 0);
+    CHECK(format_of(*second.weights) == format);
+    CHECK(hash_of(*second.weights) == hash_of(*without.weights));
+    CHECK(logits_of(second.weights) == logits_of(without.weights));
+    CHECK(logits_of(first.weights) == logits_of(without.weights));
+  }
+}
+
+TEST_CASE("a start reads nothing but the cache file, its configuration and its tokenizer") {
+  const Model model;
+  const Loaded first = load(model.dir.path(), WeightFormat::int8, model.cache());
+  fs::remove(model.dir.file("model.safetensors"));
+  const Loaded second = load(model.dir.path(), WeightFormat::int8, model.cache());
+  CHECK(second.log.empty());
+  CHECK(logits_of(second.weights) == logits_of(first.weights));
+  CHECK_THROWS_AS(load(model.dir.path(), WeightFormat::int4, ""), LoadError);
+}
+
+TEST_CASE("a cache file of another model, format or configuration is made anew") {
+  const Model model;
+  load(model.dir.path(), WeightFormat::int8, model.cache());
+  model.write(6);
+  const Loaded changed = load(model.dir.path(), WeightFormat::int8, model.cache());
+  CHECK(has(changed.log, "is made anew: its model files is"));
+  CHECK(hash_of(*changed.weights) ==
+        hash_of(*load(model.dir.path(), WeightFormat::bf16, "").weights));
+  CHECK(has(load(model.dir.path(), WeightFormat::int4, model.cache()).log,
+            "its format is int8, expected int4"));
+  std::string config = testing::read_file(model.dir.file("config.json"));
+  const auto theta = config.find("rope_theta");
+  REQUIRE(theta != std::string::npos);
+  model.dir.write("config.json", config.replace(config.find('1', theta), 1, "2"));
+  CHECK(has(load(model.dir.path(), WeightFormat::int4, model.cache()).log, "its configuration is"));
+  CHECK(load(model.dir.path(), WeightFormat::int4, model.cache()).log.empty());
+}
+
+TEST_CASE("the end-of-text ids of a model may change without its weights being quantised again") {
+  const Model model;
+  load(model.dir.path(), WeightFormat::int8, model.cache());
+  model.dir.write("generation_config.json", "{\"eos_token_id\": [7, 0]}");
+  const Loaded got = load(model.dir.path(), WeightFormat::int8, model.cache());
+  CHECK(got.log.empty());
+  CHECK(config_of(*got.weights).eos_token_ids == std::vector<std::int32_t>{0, 7});
+}
+
+TEST_CASE("a damaged or truncated cache file is noticed wherever it was hit, and made anew") {
+  const Model model;
+  load(model.dir.path(), WeightFormat::int8, model.cache());
+  const std::string good = testing::read_file(model.cache());
+  const std::size_t header = good.find('}', good.find("checksums"));
+  for (const std::size_t at : {header + 300, good.size() / 2, good.size() - 1}) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    CHECK(has(said_of(model, bad), "it is damaged at byte"));
+  }
+  CHECK(has(said_of(model, good.substr(0, good.size() - 1)), "truncated"));
+  CHECK(has(said_of(model, good.substr(0, 100)), "truncated"));
+  CHECK(has(said_of(model, ""), "is made anew"));
+  std::string other = good;
+  other.replace(other.find("layers.0.out"), 12, "layers.0.uot");
+  CHECK(has(said_of(model, other), "its tensors are not those of this model"));
+  const std::string model_file = testing::read_file(model.dir.file("model.safetensors"));
+  CHECK(has(said_of(model, model_file), "it is no file of weights in memory"));
+}
+
+TEST_CASE("a cache file that cannot be written costs a warning and nothing else") {
+  const Model model;
+  const Loaded none = load(model.dir.path(), WeightFormat::int8, "/proc/none/int8.weights");
+  CHECK(has(none.log, "warning: /proc/none/int8.weights: cannot be written: "));
+  CHECK(has(none.log, "The next start will quantise again."));
+  REQUIRE(none.weights);
+  set_failpoints("model.write=fail");  // the disk is full
+  const Loaded full = load(model.dir.path(), WeightFormat::int8, model.cache());
+  set_failpoints("");
+  CHECK(has(full.log, "warning: " + model.cache() + ": cannot be written: No space left"));
+  REQUIRE(full.weights);
+  for (const auto& file : fs::directory_iterator(model.dir.path())) {
+    INFO(file.path());
+    CHECK(
+        (file.path().filename() == "config.json" || file.path().filename() == "model.safetensors"));
+  }
+  LoadOptions options;
+  options.format = WeightFormat::int8;
+  options.cache_file = "/proc/none/int8.weights";
+  CHECK_THROWS_AS(write_weights_cache(model.dir.path(), options), LoadError);
+}
+
+TEST_CASE("a cache file lies beside its model, in a directory under its own name, or nowhere") {
+  CHECK(weights_cache_file("/m/a", WeightFormat::int8, "auto") == "/m/a/cairn-int8.weights");
+  CHECK(weights_cache_file("/m/a", WeightFormat::int8, "off").empty());
+  CHECK(weights_cache_file("/m/a", WeightFormat::bf16, "auto").empty());
+  const std::string in = weights_cache_file("/m/a", WeightFormat::int4, "/c");
+  CHECK(in.starts_with("/c/a-"));
+  CHECK(in.ends_with("-int4.weights"));
+  CHECK(in != weights_cache_file("/n/a", WeightFormat::int4, "/c"));
+  CHECK(in == weights_cache_file("/m/x/../a", WeightFormat::int4, "/c"));
+}
