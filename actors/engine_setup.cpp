@@ -50,6 +50,8 @@ void check_options(const EngineOptions& o) {
           "0 (the device's default) to 65536");
   require(o.max_step_tokens == 0 || o.max_step_tokens >= o.max_running, "max_step_tokens",
           "at least max_running (" + std::to_string(o.max_running) + "), a row for each sequence");
+  require(o.max_step_ms >= 0 && o.max_step_ms <= 3'600'000, "max_step_ms",
+          "0 (no target) to 3600000");
   require(o.queue_limit >= 0, "queue_limit", "0 or more");
   require(o.queue_byte_limit >= 0, "queue_byte_limit", "0 (one prompt at a time) or more");
   require(o.queue_token_limit >= 1, "queue_token_limit", "1 or more");
@@ -151,6 +153,8 @@ EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,
   add("cache_holds_states_without_tokens", o.cache_bytes / layout.state_bytes);
   add("max_running", static_cast<std::uint64_t>(o.max_running));
   add("max_step_tokens", static_cast<std::uint64_t>(o.max_step_tokens));
+  info.limits.emplace_back("max_step_ms",
+                           o.max_step_ms == 0 ? "none" : std::to_string(o.max_step_ms));
   add("queue_limit", static_cast<std::uint64_t>(o.queue_limit));
   add("queue_token_limit", static_cast<std::uint64_t>(o.queue_token_limit));
   info.limits.emplace_back("queue_byte_limit",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/executor_desk.hpp"
 
+#include <cmath>
 #include <utility>
 
 #include "base/failpoints.hpp"
@@ -16,6 +17,7 @@ engine::BatchOptions batch_options(const Shared& shared) {
   options.sampled_vocab = shared.bundle->sampled_vocab;
   options.isa = shared.options.isa;
   options.arena = shared.arena.get();
+  options.max_step_seconds = shared.options.max_step_ms * 1e-3;
   return options;
 }
 
@@ -145,6 +147,11 @@ void ExecutorDesk::measure(const engine::StepReport& report) {
   const Metrics& metrics = *shared_->metrics;
   metrics.batch_size(phase).observe(rows);
   metrics.step_seconds(phase).observe(report.seconds);
+  metrics.step_rows_held_back_total().add(report.rows_held_back);
+  if (phase == Phase::mixed && report.expected_seconds > 0) {
+    metrics.step_prediction_error().observe(
+        std::abs(report.model_seconds / report.expected_seconds - 1));
+  }
   measure_restores(report);
   if (phase == Phase::prefill) {
     learn(shared_->seconds_per_prefill_token, report.seconds / report.prefill_rows);

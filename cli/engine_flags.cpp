@@ -97,6 +97,11 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       .add_option("--max-step-tokens", o.max_step_tokens,
                   "Tokens of one model step (0: 512 on the CPU, 2048 on a CUDA device)")
       ->capture_default_str();
+  command
+      .add_option("--max-step-ms", o.max_step_ms,
+                  "Milliseconds of a step that running streams should wait at most while prompts "
+                  "are read beside them (0: no target)")
+      ->capture_default_str();
 }
 
 std::uint64_t bytes_of(const std::string& option, const std::string& text, const char* zero) {

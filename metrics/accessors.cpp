@@ -85,6 +85,8 @@ CAIRN_COUNTER(realised_recompute_tokens_total)
 
 CAIRN_HISTOGRAM_BY(batch_size, Phase)
 CAIRN_HISTOGRAM_BY(step_seconds, Phase)
+CAIRN_COUNTER(step_rows_held_back_total)
+CAIRN_HISTOGRAM(step_prediction_error)
 CAIRN_COUNTER_BY(actor_restarts_total, ActorName)
 CAIRN_COUNTER_BY(actor_messages_sent_total, ActorName)
 CAIRN_COUNTER_BY(actor_messages_handled_total, ActorName)

@@ -148,6 +148,8 @@ class Metrics {
   // Engine
   Histogram batch_size(Phase phase) const noexcept;
   Histogram step_seconds(Phase phase) const noexcept;
+  Counter step_rows_held_back_total() const noexcept;
+  Histogram step_prediction_error() const noexcept;
   Counter actor_restarts_total(ActorName actor) const noexcept;
   Counter actor_messages_sent_total(ActorName actor) const noexcept;
   Counter actor_messages_handled_total(ActorName actor) const noexcept;

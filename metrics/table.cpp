@@ -35,6 +35,7 @@ constexpr double kSolve[] = {0.00001, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.
 constexpr double kBatch[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
 constexpr double kStep[] = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                             0.1,    0.25,  0.5,    1,     2.5,  5,     10};
+constexpr double kShare[] = {0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5};
 
 const Label kEndpoint{"endpoint", kEndpoints};
 const Label kOutcome{"outcome", kOutcomes};
@@ -169,6 +170,11 @@ std::vector<Row> engine_rows() {
   return {
       histogram(batch_size, "batch_size", "Rows of a model step.", kBatch, {kPhase}),
       histogram(step_seconds, "step_seconds", "Duration of a model step.", kStep, {kPhase}),
+      counter(step_rows_held_back_total, "step_rows_held_back_total",
+              "Rows of prefill left for a later step, so that running streams wait less."),
+      histogram(step_prediction_error, "step_prediction_error",
+                "How far mixed steps took longer or shorter than expected, as a share of that.",
+                kShare),
       counter(actor_restarts_total, "actor_restarts_total", "Actors that died and were replaced.",
               {kActor}),
       counter(actor_messages_sent_total, "actor_messages_sent_total",

@@ -60,6 +60,8 @@ enum class Id : std::uint8_t {
   realised_recompute_tokens_total,
   batch_size,
   step_seconds,
+  step_rows_held_back_total,
+  step_prediction_error,
   actor_restarts_total,
   actor_messages_sent_total,
   actor_messages_handled_total,

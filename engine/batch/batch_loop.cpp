@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "engine/batch/sequence.hpp"
 #include "engine/batch/share.hpp"
+#include "engine/batch/step_pace.hpp"
 #include "engine/batch/step_result.hpp"
 
 namespace cairn::engine {
@@ -64,6 +65,8 @@ struct BatchLoop::Impl {
   std::vector<Running*> prompts;
   std::vector<PrefillClaim> claims;
   PrefillShare share;
+  StepPace pace;
+  StepShape shape;
 
   Impl(model::Backend& b, BatchOptions o)
       : backend(b),
@@ -71,9 +74,13 @@ struct BatchLoop::Impl {
         vocab(options.sampled_vocab > 0      ? options.sampled_vocab
               : b.config().sampled_vocab > 0 ? b.config().sampled_vocab
                                              : b.config().vocab_size),
-        result(b, vocab, options.isa) {
+        result(b, vocab, options.isa),
+        pace(options.max_step_seconds) {
     check(options.max_step_tokens > 0 && options.max_running > 0, "a batch without room");
+    check(options.max_step_seconds >= 0, "steps shorter than nothing");
   }
+
+  Clock::time_point now() const { return options.now ? options.now() : Clock::now(); }
 
   Running* find(SequenceId id) {
     for (const auto& r : running) {
@@ -84,6 +91,8 @@ struct BatchLoop::Impl {
 
   void end_cancelled(StepReport& report);
   void plan(StepReport& report);
+  void claim_prompts();
+  StepShape shape_with(std::int32_t budget);
   void add_prompts(std::int32_t budget, StepReport& report);
   void restore(StepReport& report);
   void run(StepReport& report);
@@ -102,25 +111,29 @@ struct BatchLoop::Impl {
 };
 
 void BatchLoop::Impl::end_cancelled(StepReport& report) {
-  const auto now = Clock::now();
+  const auto at = now();
   for (const auto& r : running) {
-    if (r->sequence.cancelled()) finish(*r, EndReason::cancelled, now, report);
+    if (r->sequence.cancelled()) finish(*r, EndReason::cancelled, at, report);
   }
   drop_ended();
 }
 
 void BatchLoop::Impl::plan(StepReport& report) {
   parts.clear();
+  shape = {};
   for (const auto& r : running) {
     if (r->sequence.phase() != Phase::decoding || r->sequence.rows_covered() == 0) continue;
     parts.push_back({.running = r.get(), .rows = 1});
+    ++shape.decode_rows;
+    shape.decode_context += r->sequence.progress();
   }
-  report.decode_rows = static_cast<std::int32_t>(parts.size());
+  report.decode_rows = shape.decode_rows;
+  claim_prompts();
   // One row at least, so that a full house of decoding sequences does not stop every prompt.
   add_prompts(std::max(options.max_step_tokens - report.decode_rows, 1), report);
 }
 
-void BatchLoop::Impl::add_prompts(std::int32_t budget, StepReport& report) {
+void BatchLoop::Impl::claim_prompts() {
   prompts.clear();
   claims.clear();
   std::int32_t logprob_rows = kLogprobRows;  // the oldest take them
@@ -135,13 +148,32 @@ void BatchLoop::Impl::add_prompts(std::int32_t budget, StepReport& report) {
     prompts.push_back(r.get());
     claims.push_back({rows, s.prefill_left()});
   }
+}
+
+// The step with so many rows left for prompts.
+StepShape BatchLoop::Impl::shape_with(std::int32_t budget) {
+  StepShape with = shape;
   const auto shares = share.split(claims, budget);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    if (shares[i] == 0) continue;
-    parts.push_back({.running = prompts[i], .rows = shares[i]});
-    report.prefill_rows += shares[i];
     const double rows = shares[i];
-    report.prefill_context += rows * prompts[i]->sequence.progress() + rows * (rows - 1) / 2;
+    with.prefill_rows += shares[i];
+    with.prefill_context += rows * prompts[i]->sequence.progress() + rows * (rows - 1) / 2;
+  }
+  return with;
+}
+
+void BatchLoop::Impl::add_prompts(std::int32_t budget, StepReport& report) {
+  const StepShape full = shape_with(budget);
+  if (shape.decode_rows > 0 && pace.cuts()) {
+    budget = pace.rows(full.prefill_rows, [this](std::int32_t rows) { return shape_with(rows); });
+  }
+  shape = shape_with(budget);
+  report.prefill_rows = shape.prefill_rows;
+  report.prefill_context = shape.prefill_context;
+  report.rows_held_back = full.prefill_rows - shape.prefill_rows;
+  const auto shares = share.split(claims, budget);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (shares[i] > 0) parts.push_back({.running = prompts[i], .rows = shares[i]});
   }
 }
 
@@ -149,21 +181,22 @@ void BatchLoop::Impl::restore(StepReport& report) {
   for (const Part& part : parts) {
     Sequence& s = part.running->sequence;
     if (s.restored()) continue;
-    part.running->started = Clock::now();
+    part.running->started = now();
     const bool copies = s.spec().lease.resume > 0;
     const bool waits = copies && options.arena && restores++ % kRestoresPerTimed == 0;
     if (waits) options.arena->finish();
-    const auto start = Clock::now();
+    const auto start = now();
     s.restore(backend);
     if (waits) options.arena->finish();
     if (!copies || (options.arena && !waits)) continue;
     ++report.restores;
-    report.restore_seconds += seconds(start, Clock::now());
+    report.restore_seconds += seconds(start, now());
   }
 }
 
 void BatchLoop::Impl::run(StepReport& report) {
   restore(report);
+  const auto start = now();
   slices.clear();
   result.begin();
   std::int32_t rows = 0;
@@ -172,9 +205,11 @@ void BatchLoop::Impl::run(StepReport& report) {
     rows += part.logits;
   }
   result.run(slices, rows);
-  const auto now = Clock::now();
+  const auto end = now();
+  report.model_seconds = seconds(start, end);
+  report.expected_seconds = pace.observe(shape, report.model_seconds);
   report.tokens.reserve(parts.size());
-  for (const Part& part : parts) take_result(part, now, report);
+  for (const Part& part : parts) take_result(part, end, report);
 }
 
 model::StepSlice BatchLoop::Impl::ask_for(Part& part, std::int32_t first_logits) {
@@ -247,7 +282,7 @@ void BatchLoop::Impl::append(const Part& part, StepReport& report) {
   }
   EndReason reason = EndReason::stop;
   out.stop = s.append(out.token, &reason);
-  if (s.phase() == Phase::ended) finish(*part.running, reason, Clock::now(), report);
+  if (s.phase() == Phase::ended) finish(*part.running, reason, now(), report);
 }
 
 void BatchLoop::Impl::finish(Running& r, EndReason reason, Clock::time_point now,
@@ -362,7 +397,7 @@ std::int32_t BatchLoop::progress(SequenceId id) const {
 StepReport BatchLoop::step() {
   Impl& d = *impl_;
   StepReport report;
-  const auto start = Clock::now();
+  const auto start = d.now();
   d.end_cancelled(report);
   d.plan(report);
   if (!d.parts.empty()) {
@@ -374,7 +409,7 @@ StepReport BatchLoop::step() {
     d.stalled = !d.stalled;
   }
   report.blocks_wanted = d.blocks_wanted();
-  report.seconds = seconds(start, Clock::now());
+  report.seconds = seconds(start, d.now());
   return report;
 }
 

@@ -4,10 +4,13 @@
 //
 // A step has one row for every decoding sequence, then prefill chunks. Half of the rows left go to
 // the oldest prompts, half to those with the least left to run: the oldest always advances, a short
-// prompt is not held up by a giant one. What a sequence computes never depends on its share.
+// prompt is not held up by a giant one. With max_step_seconds fewer rows are left while somebody
+// decodes. What a sequence computes never depends on its share.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +30,11 @@ struct BatchOptions {
   // That states lie in; null: the host's memory. A device copies while the host goes on, so that
   // timing a restore there means waiting before and after it: every kRestoresPerTimed-th is.
   model::Arena* arena = nullptr;
+  // A step with decode rows has so many prefill rows that it is expected to end in time; 0: as many
+  // as fit. Prefill advances whatever the target (engine/batch/step_pace.hpp).
+  double max_step_seconds = 0;
+  // What steps are timed by; empty: the steady clock.
+  std::function<std::chrono::steady_clock::time_point()> now = {};
 };
 inline constexpr std::int64_t kRestoresPerTimed = 16;
 
@@ -98,7 +106,10 @@ struct StepReport {
   std::int32_t blocks_wanted = 0;
   std::int32_t prefill_rows = 0;
   std::int32_t decode_rows = 0;
-  double prefill_context = 0;  // tokens before each prefill row, summed
+  double prefill_context = 0;       // tokens before each prefill row, summed
+  std::int32_t rows_held_back = 0;  // prefill rows that would have made the step too long
+  double expected_seconds = 0;      // of the step's model part; 0: not known yet
+  double model_seconds = 0;         // of that part: without copying states in
   double seconds = 0;
   double restore_seconds = 0;  // copying states in, of that
   std::int32_t restores = 0;   // that were timed
