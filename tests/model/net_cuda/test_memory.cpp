@@ -94,7 +94,10 @@ TEST_CASE("weights arrive row by row as the file has them, in bf16 or rounded to
     check_matrix(device.layers[0].in, weights->layers[0].in, CudaWeights::bf16);
     check_matrix(device.layers[1].gate_up, weights->layers[1].gate_up, type);
     check_matrix(device.head, weights->head, CudaWeights::bf16);
-    DeviceMatrix table{.n = 400, .k = 32, .bf16 = {device.embedding}};
+    DeviceMatrix table;
+    table.n = 400;
+    table.k = 32;
+    table.bf16.w = device.embedding;
     check_matrix(table, weights->embedding, CudaWeights::bf16);
     CHECK(from_device(device.layers[0].conv, 4 * 64) == weights->layers[0].conv);
     CHECK(from_device(device.final_norm, 32) == weights->final_norm);
