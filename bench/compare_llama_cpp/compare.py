@@ -124,8 +124,9 @@ def make_setup(args):
 
 
 def run_same(setup, report, args):
-    """The demo model, which was trained and so has clear first choices, and the shape itself."""
-    models = {"demo": REPOSITORY / "model/demo", args.shape: setup.checkpoint}
+    """The tiny model, with several value heads a key head; the demo model, trained and so with clear
+    first choices; and the shape itself."""
+    models = {"tiny": REPOSITORY / "tests/fixtures/tiny", "demo": REPOSITORY / "model/demo", args.shape: setup.checkpoint}
     for name, directory in models.items():
         checkpoint = Checkpoint(directory)
         gguf = gguf_of(setup.folder, checkpoint, name, "BF16")
@@ -138,10 +139,7 @@ def run_same(setup, report, args):
                     f"choice; log-probabilities differ by {found['log_prob_error']:.3g} at most")
 
 
-def main():
-    args = arguments()
-    priority = machine.raise_priority()
-    setup = make_setup(args)
+def run(setup, args, priority):
     report = Report([("machine", f"{machine.cpu_name()}, {setup.threads} threads, {priority}"),
                      ("peer", f"{setup.peer.version}, built with {setup.peer.flags}"),
                      ("weights", f"{args.shape}, random; medians of {setup.rounds}")])
@@ -164,6 +162,13 @@ def main():
         (setup.folder / "report.json").write_text(report.json())
     print(report.markdown())
     print(f"also in {setup.folder}: report.md, report.json")
+
+
+def main():
+    args = arguments()
+    setup = make_setup(args)
+    with machine.priority() as priority:
+        run(setup, args, priority)
 
 
 if __name__ == "__main__":

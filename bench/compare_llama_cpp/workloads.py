@@ -21,8 +21,8 @@ class Prompts:
 
     def __init__(self, vocabulary, seed):
         self._random = random.Random(seed)
-        # Byte tokens and the ids that models set aside are left out.
-        self._first, self._last = 256, int(vocabulary * 0.95)
+        # Byte tokens and the ids that models set aside are left out where there are others.
+        self._first, self._last = min(256, vocabulary // 8), int(vocabulary * 0.95)
 
     def plain(self, length):
         return [self._random.randrange(self._first, self._last) for _ in range(length)]
