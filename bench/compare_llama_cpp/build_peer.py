@@ -22,7 +22,7 @@ VARIANTS = {
     "avx2": {"GGML_NATIVE": "OFF", "GGML_AVX2": "ON", "GGML_FMA": "ON", "GGML_F16C": "ON",
              "GGML_BMI2": "ON", "GGML_AVX512": "OFF"},
 }
-_TARGETS = ["llama-bench", "llama-server"]
+_TARGETS = {"native": ["llama-bench", "llama-server"], "avx2": ["llama-bench"]}
 
 
 @dataclasses.dataclass
@@ -77,8 +77,9 @@ def build(root, source, version, variant, jobs):
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         _run(["cmake", "-S", source / "vendor" / "llama.cpp", "-B", folder, *generator, *defines], log,
              f"configuring the peer, {variant}")
-        _run(["cmake", "--build", folder, "--parallel", jobs, "--target", *_TARGETS], log,
-             f"building the peer, {variant}: half an hour on two cores")
+        _run(["cmake", "--build", folder, "--parallel", jobs, "--target",
+              *_TARGETS[variant]], log,
+             f"building the peer, {variant}: up to half an hour on two cores")
         stamp.write_text(wanted)
     flags = " ".join(f"-D{key}={value}" for key, value in VARIANTS[variant].items())
     programs = folder / "bin"
