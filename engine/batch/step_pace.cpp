@@ -12,7 +12,7 @@ constexpr double kNoise = 0.1;      // of one step
 constexpr double kDrift = 0.02;     // of a part, per step
 constexpr double kUncertainty = 2;  // of a part, at most
 constexpr double kSurprise = 3;     // standard deviations that are believed at once
-constexpr double kErrorKept = 0.9;  // of the mean error, per step
+constexpr int kErrorSteps = 10;     // that the mean error looks back
 constexpr double kErrorMargin = 2;  // mean errors kept clear of the target
 constexpr double kLeastMargin = 0.05;
 constexpr double kMostMargin = 1;
@@ -109,7 +109,8 @@ double StepPace::observe(const StepShape& shape, double seconds) {
   const double expected = model_.predict(shape);
   if (expected > 0 && seconds > 0 && shape.prefill_rows > 0 && shape.decode_rows > 0) {
     const double error = std::min(std::abs(seconds / expected - 1), 1.0);
-    error_ = kErrorKept * error_ + (1 - kErrorKept) * error;
+    error_ += (error - error_) / (errors_ + 1);
+    errors_ = std::min(errors_ + 1, kErrorSteps - 1);
   }
   model_.observe(shape, seconds);
   return expected;

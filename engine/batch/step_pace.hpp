@@ -70,7 +70,8 @@ class StepPace {
  private:
   double target_;
   StepTimeModel model_;
-  double error_ = 0.15;  // mean relative error for steps of both kinds; at first a guess
+  double error_ = 0.5;  // mean relative error for steps of both kinds; at first a guess
+  int errors_ = 1;      // that it is the mean of
 };
 
 }  // namespace cairn::engine
