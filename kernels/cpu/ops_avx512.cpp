@@ -21,7 +21,8 @@
 
 namespace cairn::kernels {
 
-constinit const Ops shared::kAvx512 = make_table<Vec512, WideTile<Vec512>>(Isa::avx512);
+constinit const Ops shared::kAvx512 =
+    make_table<Vec512, WideTile<Vec512>>(Isa::avx512, shared::gemm_quantised_avx2);
 
 }  // namespace cairn::kernels
 

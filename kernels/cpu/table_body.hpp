@@ -6,21 +6,21 @@
 #include "kernels/cpu/delta_body.hpp"
 #include "kernels/cpu/elementwise_body.hpp"
 #include "kernels/cpu/gemm_body.hpp"
-#include "kernels/cpu/gemm_quantised_body.hpp"
 #include "kernels/cpu/sampling_body.hpp"
 #include "kernels/cpu/shared.hpp"
 
 namespace cairn::kernels {
 
+/// Products with integer weights have files of their own.
 template <class V, class Tile>
-constexpr Ops make_table(Isa isa) {
+constexpr Ops make_table(Isa isa, decltype(Ops::gemm_quantised) gemm_quantised) {
   using E = Elementwise<V>;
   using A = Attention<V>;
   Ops t;
   t.isa = isa;
   t.gemm = Gemm<Tile>::run;
   t.quantise_rows = shared::quantise_rows;
-  t.gemm_quantised = GemmQuantised<QuantTilePortable>::run;
+  t.gemm_quantised = gemm_quantised;
   t.embed_packed = shared::embed_packed;
   t.embed = shared::embed;
   t.rms_norm = E::rms_norm;
