@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One GET, for commands that look at a running server.
+// One GET or POST, for commands that look at a running server.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -11,7 +12,8 @@
 namespace cairn::http {
 
 struct FetchOptions {
-  std::string api_key;  // sent as a bearer token; "": none
+  std::string api_key;              // sent as a bearer token; "": none
+  std::optional<std::string> post;  // a body of JSON to POST; unset: GET
   std::chrono::milliseconds timeout{10'000};
   std::uint64_t max_body_bytes = 1U << 30;
 };

@@ -106,10 +106,14 @@ Reply metrics_page(const State& state) {
   return reply;
 }
 
+openai::ModelFacts facts_of(const State& state) {
+  const EngineInfo& info = state.engine->info();
+  return {state.started_unix, info.context_length, info.vocab_size};
+}
+
 Reply one_model(const State& state, const std::string& id) {
   if (auto status = check_model(state, id); !status) return error_reply(status.error());
-  return json_reply(
-      openai::model_body(id, state.started_unix, state.engine->info().context_length));
+  return json_reply(openai::model_body(id, facts_of(state)));
 }
 
 Reply tokenize(const State& state, std::string_view body) {
@@ -267,8 +271,7 @@ Reply answer_simple(State& state, const Target& target, std::string_view body) t
     case Route::metrics:
       return metrics_page(state);
     case Route::models:
-      return json_reply(openai::models_body(served_names(state), state.started_unix,
-                                            state.engine->info().context_length));
+      return json_reply(openai::models_body(served_names(state), facts_of(state)));
     case Route::model:
       return one_model(state, target.argument);
     case Route::tokenize:

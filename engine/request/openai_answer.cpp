@@ -46,12 +46,14 @@ void Answer::on(std::size_t prompt, Delta& event) {
   if (!c) return;
   c->logprobs.insert(c->logprobs.end(), std::make_move_iterator(event.logprobs.begin()),
                      std::make_move_iterator(event.logprobs.end()));
+  if (settings_.token_ids)
+    c->tokens.insert(c->tokens.end(), event.tokens.begin(), event.tokens.end());
   if (!settings_.stream) {
     c->text += event.text;
     return;
   }
   const bool logprobs = settings_.logprobs && (c->prompt_logprobs || !c->logprobs.empty());
-  if (!event.text.empty() || logprobs)
+  if (!event.text.empty() || logprobs || !c->tokens.empty())
     stream_delta(static_cast<std::size_t>(c - choices_.data()), event.text, false);
 }
 
@@ -122,6 +124,13 @@ void Answer::write_choice_logprobs(JsonWriter& json, const Choice& c, std::int64
   }
 }
 
+void Answer::write_token_ids(JsonWriter& json, const Choice& c) const {
+  if (!settings_.token_ids) return;
+  json.key("token_ids").begin_array();
+  for (const std::int32_t id : c.tokens) json.integer(id);
+  json.end_array();
+}
+
 // One chunk: new text, or an empty one with the reason why the choice ended.
 void Answer::stream_delta(std::size_t index, const std::string& text, bool finish) {
   begin(index);
@@ -139,6 +148,8 @@ void Answer::stream_delta(std::size_t index, const std::string& text, bool finis
     json.end_object();
   }
   write_choice_logprobs(json, c, c.offset);
+  write_token_ids(json, c);
+  c.tokens.clear();
   c.prompt_logprobs.reset();
   c.logprobs.clear();
   json.key("finish_reason");
@@ -166,6 +177,7 @@ void Answer::write_body_choice(JsonWriter& json, std::size_t index) const {
     json.key("text").string(c.text);
   }
   write_choice_logprobs(json, c, offset);
+  write_token_ids(json, c);
   json.key("finish_reason").string(to_string(c.reason)).end_object();
 }
 

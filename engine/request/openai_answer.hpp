@@ -47,6 +47,7 @@ class Answer {
  private:
   struct Choice {
     std::string text;
+    std::vector<std::int32_t> tokens;  // when asked for; streaming: not written yet
     // Of the prompt, before its own; one copy for all choices. Streaming: null once written.
     std::shared_ptr<const std::vector<TokenInfo>> prompt_logprobs;
     std::vector<TokenInfo> logprobs;
@@ -67,6 +68,7 @@ class Answer {
   void flush_finish_chunk();
   void open_document(JsonWriter& json, bool chunk) const;
   void write_choice_logprobs(JsonWriter& json, const Choice& choice, std::int64_t& offset) const;
+  void write_token_ids(JsonWriter& json, const Choice& choice) const;
   void write_body_choice(JsonWriter& json, std::size_t index) const;
 
   ResponseSettings settings_;

@@ -10,11 +10,11 @@ void string_or_null(JsonWriter& json, std::string_view text) {
   text.empty() ? json.null() : json.string(text);
 }
 
-void write_model(JsonWriter& json, std::string_view id, std::int64_t created,
-                 std::int32_t context_length) {
+void write_model(JsonWriter& json, std::string_view id, const ModelFacts& facts) {
   json.begin_object().key("id").string(id).key("object").string("model");
-  json.key("created").integer(created).key("owned_by").string("cairn");
-  json.key("max_model_len").integer(context_length).end_object();
+  json.key("created").integer(facts.created).key("owned_by").string("cairn");
+  json.key("max_model_len").integer(facts.context_length);
+  json.key("vocab_size").integer(facts.vocab_size).end_object();
 }
 
 }  // namespace
@@ -106,17 +106,16 @@ void write_timings(JsonWriter& json, const Usage& usage) {
   json.end_object();
 }
 
-std::string model_body(std::string_view id, std::int64_t created, std::int32_t context_length) {
+std::string model_body(std::string_view id, const ModelFacts& facts) {
   JsonWriter json;
-  write_model(json, id, created, context_length);
+  write_model(json, id, facts);
   return json.take();
 }
 
-std::string models_body(const std::vector<std::string>& ids, std::int64_t created,
-                        std::int32_t context_length) {
+std::string models_body(const std::vector<std::string>& ids, const ModelFacts& facts) {
   JsonWriter json;
   json.begin_object().key("object").string("list").key("data").begin_array();
-  for (const auto& id : ids) write_model(json, id, created, context_length);
+  for (const auto& id : ids) write_model(json, id, facts);
   json.end_array().end_object();
   return json.take();
 }

@@ -34,10 +34,15 @@ void write_usage(JsonWriter& json, const Usage& usage);
 /// What the request cost and the seed that repeats it; an extension.
 void write_timings(JsonWriter& json, const Usage& usage);
 
-std::string model_body(std::string_view id, std::int64_t created, std::int32_t context_length);
+/// What a client may need to know before its first request.
+struct ModelFacts {
+  std::int64_t created = 0;  // Unix time
+  std::int32_t context_length = 0;
+  std::int32_t vocab_size = 0;  // ids of a prompt are below
+};
+std::string model_body(std::string_view id, const ModelFacts& facts);
 /// The list that /v1/models gives.
-std::string models_body(const std::vector<std::string>& ids, std::int64_t created,
-                        std::int32_t context_length);
+std::string models_body(const std::vector<std::string>& ids, const ModelFacts& facts);
 
 std::string tokenize_body(std::span<const std::int32_t> tokens, std::int32_t context_length);
 std::string detokenize_body(std::string_view text);

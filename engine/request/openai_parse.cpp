@@ -103,6 +103,7 @@ constexpr std::int32_t kMostChoices = 128;
 void read_common(Fields& fields, GenerateRequest& request, ResponseSettings& settings) {
   settings.model = fields.string("model").value_or("");
   settings.stream = fields.boolean("stream").value_or(false);
+  settings.token_ids = fields.boolean("return_token_ids").value_or(false);
   if (const Value* options = fields.object("stream_options")) {
     Fields inner(*options, "stream_options.");
     settings.include_usage = inner.boolean("include_usage").value_or(false);

@@ -25,6 +25,7 @@ struct ResponseSettings {
   bool stream = false;
   bool include_usage = false;  // a last chunk with the usage
   bool logprobs = false;
+  bool token_ids = false;  // the answer's tokens beside its text
   std::int32_t n = 1;  // choices of each prompt
   std::string model;   // as asked, "" when not
 };

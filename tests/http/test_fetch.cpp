@@ -37,6 +37,15 @@ TEST_CASE("a key is sent where one is asked for") {
   CHECK(http::fetch(url_of(s, "/v1/models"), with_key).ok());
 }
 
+TEST_CASE("a body is posted") {
+  Serving s;
+  http::FetchOptions options;
+  options.post = R"({"prompt":"hi"})";
+  const auto body = http::fetch(url_of(s, "/v1/completions"), options);
+  REQUIRE(body.ok());
+  CHECK_THAT(*body, Catch::Contains("Hello world"));
+}
+
 TEST_CASE("what is not there, not reached, too large or no URL is an error in one sentence") {
   Serving s;
   CHECK_THAT(http::fetch(url_of(s, "/typo")).error().message, Catch::Contains("answered 404"));

@@ -14,6 +14,8 @@ TEST_CASE("models are listed and looked up by id") {
   CHECK(at(list.json(), "object").text() == "list");
   CHECK(at(list.json(), "data.0.id").text() == "fake");
   CHECK(at(list.json(), "data").items().size() == 3);
+  CHECK(at(list.json(), "data.0.max_model_len").as_int() == 4096);
+  CHECK(at(list.json(), "data.0.vocab_size").as_int() == 256);
   CHECK(at(s.ask(get("/v1/models/fake")).json(), "id").text() == "fake");
   CHECK(s.ask(get("/v1/models/org/name")).status == 200);
   CHECK(s.ask(get("/v1/models/org%2Fname")).status == 200);

@@ -108,6 +108,40 @@ TEST_CASE("a text completion has its own shape") {
   CHECK(at(body, "choices.0.text").text() == "Hello");
 }
 
+TEST_CASE("asked for, a choice tells its tokens, whole and each with its part of a stream") {
+  const auto fill = [](Answer& answer) {
+    answer.add(0, Started{3, 0, 1, {}});
+    Delta silent;
+    silent.tokens = {7};
+    answer.add(0, silent);
+    Delta loud = text("Hello");
+    loud.tokens = {8, 9};
+    answer.add(0, loud);
+    answer.add(0, ChoiceFinished{0, FinishReason::length});
+    answer.add(0, Finished{});
+  };
+  auto asked = settings(false, false);
+  asked.token_ids = true;
+  Answer whole(asked, kIdentity, 1);
+  fill(whole);
+  CHECK(json::parse(whole.body())->find("choices")->items()[0].find("token_ids")->items().size() ==
+        3);
+  asked.stream = true;
+  Answer streamed(asked, kIdentity, 1);
+  fill(streamed);
+  const auto chunks = streamed.take_chunks();
+  REQUIRE(chunks.size() == 3);
+  CHECK(at(read(chunks[0]), "choices.0.token_ids.0").text() == "7");
+  CHECK(at(read(chunks[0]), "choices.0.text").text().empty());
+  CHECK(at(read(chunks[1]), "choices.0.token_ids.1").text() == "9");
+  CHECK(at(read(chunks[2]), "choices.0.token_ids").items().empty());
+  Answer unasked(settings(false, true), kIdentity, 1);
+  fill(unasked);
+  const auto plain_chunks = unasked.take_chunks();
+  REQUIRE(plain_chunks.size() == 2);
+  CHECK_FALSE(at(read(plain_chunks[0]), "choices.0").find("token_ids"));
+}
+
 TEST_CASE("a chat stream begins with the role and ends with the reason and no usage") {
   Answer answer(settings(true, true), kIdentity, 1);
   plain(answer);

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/client.hpp"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/error.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <exception>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "http/event_lines.hpp"
+#include "http/url.hpp"
+
+namespace cairn::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using boost::system::error_code;
+using Stream = beast::tcp_stream;
+using Parser = beast::http::response_parser<beast::http::string_body>;
+
+ClientFailure failure_of(const error_code& error) {
+  if (error == beast::error::timeout) return ClientFailure::timeout;
+  if (error == asio::error::operation_aborted) return ClientFailure::cancelled;
+  const bool end =
+      error == beast::http::error::end_of_stream || error == beast::http::error::partial_message;
+  if (!end && error.category() == error_code(beast::http::error::bad_version).category()) {
+    return ClientFailure::malformed;
+  }
+  return ClientFailure::closed;
+}
+
+// So that a cancel reaches the connection, and none that is gone.
+class Enlisted {
+ public:
+  Enlisted(std::set<Stream*>& running, Stream* stream) : running_(running), stream_(stream) {
+    running_.insert(stream_);
+  }
+  ~Enlisted() { running_.erase(stream_); }
+  Enlisted(const Enlisted&) = delete;
+  Enlisted& operator=(const Enlisted&) = delete;
+
+ private:
+  std::set<Stream*>& running_;
+  Stream* stream_;
+};
+
+void fail(ClientAnswer& answer, ClientFailure failure, const error_code& error) {
+  answer.failure = failure;
+  answer.message = error.message();
+}
+
+}  // namespace
+
+const char* to_string(ClientFailure failure) {
+  switch (failure) {
+    case ClientFailure::none:
+      return "none";
+    case ClientFailure::connect:
+      return "connect";
+    case ClientFailure::timeout:
+      return "timeout";
+    case ClientFailure::closed:
+      return "closed";
+    case ClientFailure::malformed:
+      return "malformed";
+    case ClientFailure::cancelled:
+      return "cancelled";
+  }
+  return "?";
+}
+
+/// All but `post` and `cancel` of the client is touched by its one thread alone.
+struct Client::Impl {
+  asio::io_context context{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
+  asio::ip::tcp::resolver::results_type places;
+  std::string host, authorization;
+  std::uint64_t max_answer_bytes = 0;
+  std::vector<std::unique_ptr<Stream>> idle;
+  std::set<Stream*> running;
+  bool cancelled = false;
+  std::thread thread;
+
+  asio::awaitable<ClientAnswer> exchange(ClientRequest request);
+  asio::awaitable<bool> send(Stream& stream, const ClientRequest& request, ClientAnswer& answer);
+  asio::awaitable<bool> receive(Stream& stream, ClientAnswer& answer);
+  asio::awaitable<bool> read_body(Stream& stream, beast::flat_buffer& buffer, Parser& parser,
+                                  ClientAnswer& answer);
+};
+
+asio::awaitable<bool> Client::Impl::send(Stream& stream, const ClientRequest& request,
+                                         ClientAnswer& answer) {
+  beast::http::request<beast::http::string_body> message(beast::http::verb::post, request.target,
+                                                         11);
+  message.set(beast::http::field::host, host);
+  message.set(beast::http::field::content_type, "application/json");
+  if (!authorization.empty()) message.set(beast::http::field::authorization, authorization);
+  message.body() = request.body;
+  message.prepare_payload();
+  error_code error;
+  co_await beast::http::async_write(stream, message,
+                                    asio::redirect_error(asio::use_awaitable, error));
+  if (error) fail(answer, failure_of(error), error);
+  co_return !error;
+}
+
+asio::awaitable<bool> Client::Impl::read_body(Stream& stream, beast::flat_buffer& buffer,
+                                              Parser& parser, ClientAnswer& answer) {
+  const bool is_stream =
+      parser.get()[beast::http::field::content_type].starts_with("text/event-stream");
+  EventLines lines;
+  error_code error;
+  for (;;) {
+    std::string& arrived = parser.get().body();
+    if (is_stream) {
+      const auto now = ClientAnswer::Clock::now();
+      for (std::string& data : lines.take(arrived)) answer.events.push_back({now, std::move(data)});
+    } else {
+      answer.body += arrived;
+    }
+    arrived.clear();
+    if (parser.is_done()) co_return true;
+    co_await beast::http::async_read_some(stream, buffer, parser,
+                                          asio::redirect_error(asio::use_awaitable, error));
+    if (error && !parser.is_done()) {
+      fail(answer, failure_of(error), error);
+      co_return false;
+    }
+  }
+}
+
+// Whether the connection can serve another request.
+asio::awaitable<bool> Client::Impl::receive(Stream& stream, ClientAnswer& answer) {
+  beast::flat_buffer buffer;
+  Parser parser;
+  parser.body_limit(max_answer_bytes);
+  error_code error;
+  co_await beast::http::async_read_header(stream, buffer, parser,
+                                          asio::redirect_error(asio::use_awaitable, error));
+  if (error) {
+    fail(answer, failure_of(error), error);
+    co_return false;
+  }
+  answer.status = static_cast<int>(parser.get().result_int());
+  co_return co_await read_body(stream, buffer, parser, answer) && parser.get().keep_alive() &&
+      buffer.size() == 0;
+}
+
+asio::awaitable<ClientAnswer> Client::Impl::exchange(ClientRequest request) {
+  for (;;) {
+    ClientAnswer answer;
+    std::unique_ptr<Stream> stream;
+    const bool reused = !idle.empty();
+    if (reused) {
+      stream = std::move(idle.back());
+      idle.pop_back();
+    } else {
+      stream = std::make_unique<Stream>(context);
+    }
+    const Enlisted enlisted(running, stream.get());
+    stream->expires_after(request.timeout);
+    bool keep = false, connected = reused;
+    if (cancelled) {
+      fail(answer, ClientFailure::cancelled, asio::error::operation_aborted);
+    } else if (!reused) {
+      error_code error;
+      co_await stream->async_connect(places, asio::redirect_error(asio::use_awaitable, error));
+      connected = !error;
+      if (error) {
+        const ClientFailure ours = failure_of(error);
+        fail(answer, ours == ClientFailure::closed ? ClientFailure::connect : ours, error);
+      } else {
+        stream->socket().set_option(asio::ip::tcp::no_delay(true), error);
+      }
+    }
+    if (connected && !cancelled && co_await send(*stream, request, answer)) {
+      keep = co_await receive(*stream, answer);
+    }
+    answer.ended = ClientAnswer::Clock::now();
+    // A server may close an idle connection just when it is used again.
+    if (reused && answer.failure == ClientFailure::closed && answer.status == 0) continue;
+    if (keep) {
+      stream->expires_never();
+      idle.push_back(std::move(stream));
+    }
+    co_return answer;
+  }
+}
+
+Result<std::unique_ptr<Client>> Client::open(const std::string& url, ClientOptions options) {
+  const auto address = split_url(url);
+  if (!address) {
+    return Error{ErrorCode::bad_request, "'" + url + "': expected http://host[:port]", "url"};
+  }
+  auto impl = std::make_unique<Impl>();
+  asio::ip::tcp::resolver resolver(impl->context);
+  error_code error;
+  impl->places = resolver.resolve(address->host, address->port, error);
+  if (error) return Error{ErrorCode::unavailable, url + ": " + error.message(), "url"};
+  impl->host = address->host + ":" + address->port;
+  if (!options.api_key.empty()) impl->authorization = "Bearer " + options.api_key;
+  impl->max_answer_bytes = options.max_answer_bytes;
+  return std::unique_ptr<Client>(new Client(std::move(impl)));
+}
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
+  impl_->thread = std::thread([impl = impl_.get()] { impl->context.run(); });
+}
+
+Client::~Client() {
+  cancel();
+  impl_->work.reset();
+  impl_->thread.join();
+}
+
+void Client::post(ClientRequest request, Done done) {
+  asio::post(impl_->context, [impl = impl_.get(), request = std::move(request),
+                              done = std::move(done)]() mutable {
+    asio::co_spawn(impl->context, impl->exchange(std::move(request)),
+                   [done = std::move(done)](std::exception_ptr error, ClientAnswer answer) {
+                     if (error) {  // memory, as every other failure is a value
+                       answer.failure = ClientFailure::malformed;
+                       answer.message = "the answer could not be taken in";
+                       answer.ended = ClientAnswer::Clock::now();
+                     }
+                     done(std::move(answer));
+                   });
+  });
+}
+
+void Client::cancel() {
+  asio::post(impl_->context, [impl = impl_.get()] {
+    impl->cancelled = true;
+    impl->idle.clear();
+    for (Stream* stream : impl->running) stream->cancel();
+  });
+}
+
+}  // namespace cairn::http
