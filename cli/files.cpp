@@ -43,4 +43,19 @@ std::string read_input(const std::string& path) {
   return text;
 }
 
+void check_writable(const std::string& path) {
+  errno = 0;
+  if (!std::ofstream(path, std::ios::binary | std::ios::app)) {
+    throw LoadError(path + ": cannot be written: " + std::strerror(errno));
+  }
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << content;
+  file.close();
+  if (!file) throw LoadError(path + ": cannot be written: " + std::strerror(errno));
+}
+
 }  // namespace cairn::cli

@@ -4,15 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "base/check.hpp"
 #include "cli/engine_flags.hpp"
+#include "cli/files.hpp"
 #include "cli/plan_commands.hpp"
 #include "engine/placement/policy_names.hpp"
 #include "engine/simulate/oracle.hpp"
@@ -87,22 +85,6 @@ class Progress {
   std::size_t percent_ = 0;
   bool shown_;
 };
-
-/// Leaves what the file holds: a replay that is interrupted must not cost an earlier report.
-void check_writable(const std::string& path) {
-  errno = 0;
-  if (!std::ofstream(path, std::ios::binary | std::ios::app)) {
-    throw LoadError(path + ": cannot be written: " + std::strerror(errno));
-  }
-}
-
-void write_file(const std::string& path, const std::string& content) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  file.close();
-  if (!file) throw LoadError(path + ": cannot be written: " + std::strerror(errno));
-}
 
 int simulate(const SimulateFlags& flags) {
   const auto policies = policies_of(flags);

@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "cli/commands.hpp"
 #include "cli/engine_flags.hpp"
+#include "cli/serving.hpp"
 #include "cli/signals.hpp"
 #include "http/server.hpp"
 
@@ -133,15 +134,12 @@ int serve(const ServeFlags& flags) {
     server_options.max_body_bytes = bytes;
     server_options.max_bodies_bytes = std::max(server_options.max_bodies_bytes, 2 * bytes);
   }
-  const auto metrics = std::make_shared<Metrics>();
-  const std::shared_ptr<Engine> engine = make_engine(engine_options(flags.engine), metrics);
-  http::Server server(engine, metrics, server_options);
-  if (const auto status = server.start(); !status) return complain(status.error().message);
+  const Serving serving = start_serving(flags.engine, server_options);
   shutdown->serving();
-  print_start(engine->info(), server_options, server.port());
-  write_port_file(flags.port_file, server.port());
+  print_start(serving.engine->info(), server_options, serving.server->port());
+  write_port_file(flags.port_file, serving.server->port());
   shutdown->wait();
-  return drain(*engine, server, flags.drain_seconds);
+  return drain(*serving.engine, *serving.server, flags.drain_seconds);
 }
 
 void add_flags(CLI::App& command, ServeFlags& flags) {

@@ -167,8 +167,17 @@ class Drawing {
     return style;
   }
 
+  void dot(double x, double y, std::size_t i) {
+    out_ += "<circle cx=\"" + fixed(x, 1) + "\" cy=\"" + fixed(y, 1) +
+            "\" r=\"2.2\" fill-opacity=\".7\" fill=\"" + colour(i) + "\"/>";
+  }
+
   void line(std::size_t i) {
     const ChartLine& line = chart_.lines[i];
+    if (line.dots) {
+      for (const auto& [x, y] : line.points) dot(px(x), py(y), i);
+      return;
+    }
     path(line.points, style_of(i));
     constexpr std::size_t kMostDots = 40;
     if (line.points.size() > kMostDots) return;
@@ -183,14 +192,17 @@ class Drawing {
   void legend() {
     const double x = kLeft + kPlotWidth + 24;
     double y = kTop + 8;
-    const auto row = [&](const std::string& style, const std::string& name) {
-      stroke(x, y, x + 28, y, style);
-      text(x + 36, y + 4, "start", name);
+    const auto name = [&](const std::string& of) {
+      text(x + 36, y + 4, "start", of);
       y += kLegendRow;
     };
-    for (std::size_t i = 0; i < chart_.lines.size(); ++i) row(style_of(i), chart_.lines[i].name);
+    for (std::size_t i = 0; i < chart_.lines.size(); ++i) {
+      chart_.lines[i].dots ? dot(x + 14, y, i) : stroke(x, y, x + 28, y, style_of(i));
+      name(chart_.lines[i].name);
+    }
     if (!chart_.front.empty()) {
-      row("stroke=\"currentColor\" stroke-opacity=\".18\" stroke-width=\"11\"", chart_.front_name);
+      stroke(x, y, x + 28, y, "stroke=\"currentColor\" stroke-opacity=\".18\" stroke-width=\"11\"");
+      name(chart_.front_name);
     }
   }
 

@@ -13,6 +13,7 @@ struct ChartLine {
   std::string name;
   std::vector<std::pair<double, double>> points;  // ascending x
   bool bold = false;                              // thick, in the colour of the text
+  bool dots = false;                              // the points alone
 };
 
 struct Chart {

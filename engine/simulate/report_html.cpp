@@ -5,18 +5,10 @@
 #include "engine/simulate/report.hpp"
 #include "engine/simulate/report_chart.hpp"
 #include "engine/simulate/report_layout.hpp"
+#include "engine/simulate/report_page.hpp"
 
 namespace cairn::engine {
 namespace {
-
-constexpr const char* kStyle =
-    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;"
-    "margin:2rem auto;padding:0 1rem;color:#222;background:#fff}"
-    "h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}"
-    "svg{max-width:100%;height:auto}table{border-collapse:collapse}"
-    "td,th{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #8884}"
-    "td:first-child,th:first-child{text-align:left}.best{font-weight:700}"
-    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}}";
 
 using Number = std::function<double(const SimulatorResult&)>;
 
@@ -24,12 +16,6 @@ double percent(const SimulatorResult& r) { return 100 * r.recomputed_share(); }
 
 double ms_per_request(const SimulatorResult& r) {
   return r.requests == 0 ? 0 : r.solve_ms_total / static_cast<double>(r.requests);
-}
-
-void cell(std::string& out, const char* tag, std::string_view text, bool best = false) {
-  out += std::string("<") + tag + (best ? " class=\"best\">" : ">");
-  append_markup(out, text);
-  out += std::string("</") + tag + ">";
 }
 
 /// A line for each policy over the budgets.
@@ -73,21 +59,21 @@ std::vector<std::pair<double, double>> pareto_front(std::span<const SimulatorRes
 void share_table(std::string& out, std::span<const SimulatorResult> results,
                  const ReportGrid& grid) {
   out += "<table><tr><th>percent recomputed</th>";
-  for (const std::uint64_t bytes : grid.budgets) cell(out, "th", budget_label(bytes));
+  for (const std::uint64_t bytes : grid.budgets) append_cell(out, "th", budget_label(bytes));
   out += "</tr>";
   for (const std::string& policy : grid.policies) {
     out += "<tr>";
-    cell(out, "td", policy);
+    append_cell(out, "td", policy);
     for (const std::uint64_t bytes : grid.budgets) {
       const SimulatorResult* r = grid.cell(policy, bytes);
-      cell(out, "td", r ? fixed(percent(*r), 2) : "-", r && r == strongest(results, bytes));
+      append_cell(out, "td", r ? fixed(percent(*r), 2) : "-", r && r == strongest(results, bytes));
     }
     out += "</tr>";
   }
   out += "<tr><th>strongest</th>";
   for (const std::uint64_t bytes : grid.budgets) {
     const SimulatorResult* best = strongest(results, bytes);
-    cell(out, "th", best ? best->policy : "-");
+    append_cell(out, "th", best ? best->policy : "-");
   }
   out += "</tr></table>\n";
 }
@@ -114,15 +100,11 @@ Chart held_over_time(const ReportGrid& grid, std::uint64_t bytes) {
 }
 
 void head(std::string& out, const SimulatorResult& any, const ReportInfo& info) {
-  out += "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>";
-  append_markup(out, "Simulation of " + info.trace);
-  out += std::string("</title><style>") + kStyle + "</style></head><body>\n<h1>";
-  append_markup(out, "Simulation of " + info.trace);
-  out += "</h1>\n<p>" + std::to_string(any.requests) + " requests, " +
-         std::to_string(any.prompt_tokens) + " prompt tokens, of which " +
-         std::to_string(any.reusable_tokens) + " had been computed before. A state takes " +
-         std::to_string(info.state_bytes) + " bytes, KV " +
-         std::to_string(info.kv_bytes_per_token) +
+  open_page(out, "Simulation of " + info.trace);
+  out += "<p>" + std::to_string(any.requests) + " requests, " + std::to_string(any.prompt_tokens) +
+         " prompt tokens, of which " + std::to_string(any.reusable_tokens) +
+         " had been computed before. A state takes " + std::to_string(info.state_bytes) +
+         " bytes, KV " + std::to_string(info.kv_bytes_per_token) +
          " bytes a token; all policies have equal bytes "
          "for both.</p>\n";
 }
@@ -149,7 +131,8 @@ std::string result_html(std::span<const SimulatorResult> results, const ReportIn
   out += "<h2>Time to decide</h2>\n" +
          render_chart(over_bytes(grid, "Policy and planner, a request", "milliseconds a request",
                                  ms_per_request)) +
-         "\n</body></html>\n";
+         "\n";
+  close_page(out);
   return out;
 }
 

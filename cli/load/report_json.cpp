@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/load/report.hpp"
+#include "engine/request/json_text.hpp"
+
+namespace cairn::load {
+namespace {
+
+using engine::JsonWriter;
+
+void write(JsonWriter& json, const char* name, const Spread& spread) {
+  json.key(name).begin_object().key("count").integer(std::ssize(spread.ascending));
+  json.key("mean").number(spread.mean).key("p50").number(spread.p50).key("p90").number(spread.p90);
+  json.key("p99").number(spread.p99).key("max").number(spread.most).end_object();
+}
+
+void write_needed(JsonWriter& json, const std::optional<std::int64_t>& needed) {
+  json.key("needed_tokens");
+  needed ? json.integer(*needed) : json.null();
+}
+
+void write(JsonWriter& json, const Group& group) {
+  json.begin_object().key("workload").string(group.name);
+  json.key("requests").integer(group.requests).key("answered").integer(group.answered);
+  json.key("errors").begin_object();
+  for (const auto& [kind, count] : group.errors) json.key(kind).integer(count);
+  json.end_object();
+  write(json, "first_token_ms", group.first_ms);
+  write(json, "inter_token_ms", group.gap_ms);
+  write(json, "total_ms", group.total_ms);
+  write(json, "sent_late_ms", group.late_ms);
+  json.key("prompt_tokens").integer(group.prompt_tokens);
+  json.key("computed_tokens").integer(group.computed);
+  write_needed(json, group.needed);
+  json.key("answer_tokens").integer(group.answer_tokens).end_object();
+}
+
+void write(JsonWriter& json, const Record& r) {
+  json.begin_object().key("workload").string(to_string(r.planned.kind));
+  json.key("session").integer(r.planned.session).key("turn").integer(r.planned.turn);
+  json.key("warm_up").boolean(r.warm_up);
+  json.key("intended_s").number(r.intended).key("sent_s").number(r.sent);
+  json.key("first_token_s");
+  r.first ? json.number(*r.first) : json.null();
+  json.key("ended_s").number(r.ended);
+  json.key("prompt_tokens").integer(r.prompt_tokens.value_or(0));
+  json.key("computed_tokens").integer(r.computed());
+  write_needed(json, r.needed);
+  json.key("answer_tokens").integer(r.answer_tokens);
+  json.key("error").string(r.error).key("message").string(r.message).end_object();
+}
+
+void write(JsonWriter& json, const Pass& pass, bool each) {
+  json.begin_object().key("name").string(pass.name).key("cache_dropped").boolean(pass.dropped);
+  json.key("seconds").number(pass.seconds);
+  json.key("workloads").begin_array();
+  for (const Group& group : pass.groups) write(json, group);
+  json.end_array();
+  json.key("server_busy_seconds").number(pass.busy_seconds());
+  json.key("server").begin_object();
+  for (const auto& [series, grown] : pass.server) json.key(series).number(grown);
+  json.end_object();
+  if (each) {
+    json.key("requests").begin_array();
+    for (const Record& record : pass.records) write(json, record);
+    json.end_array();
+  }
+  json.end_object();
+}
+
+}  // namespace
+
+std::string report_json(const Report& report, bool each) {
+  JsonWriter json;
+  json.begin_object().key("server").string(report.server).key("model").string(report.model);
+  for (const auto& [name, value] : report.facts) json.key(name).string(value);
+  json.key("ended").string(report.ended);
+  json.key("passes").begin_array();
+  for (const Pass& pass : report.passes) write(json, pass, each);
+  json.end_array();
+  json.key("answers_compared").integer(report.compared);
+  json.key("answers_different").integer(report.different).end_object();
+  return json.take() + "\n";
+}
+
+}  // namespace cairn::load

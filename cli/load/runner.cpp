@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/load/runner.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "cli/load/random.hpp"
+
+namespace cairn::load {
+namespace {
+
+using Clock = http::ClientAnswer::Clock;
+
+constexpr int kLostAfter = 3;                    // connections refused in a row
+constexpr std::chrono::milliseconds kLook{100};  // at a stop, and between two reports of progress
+
+/// What the client's thread hands over.
+class Answers {
+ public:
+  void put(std::size_t request, http::ClientAnswer answer) {
+    const std::lock_guard lock(mutex_);
+    answers_.emplace_back(request, std::move(answer));
+    changed_.notify_one();
+  }
+  /// Waits until there is one, at most until `deadline`.
+  std::optional<std::pair<std::size_t, http::ClientAnswer>> take(Clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, deadline, [this] { return !answers_.empty(); });
+    if (answers_.empty()) return std::nullopt;
+    auto first = std::move(answers_.front());
+    answers_.pop_front();
+    return first;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::pair<std::size_t, http::ClientAnswer>> answers_;
+};
+
+class Run {
+ public:
+  Run(http::Client& client, Asker& asker, const Source& source, const RunLimits& limits)
+      : client_(client), asker_(asker), source_(source), limits_(limits), begun_(now()) {
+    if (limits.rate) arrivals_.emplace(*limits.rate, limits.seed);
+    next_arrival_ = begun_ + (arrivals_ ? arrivals_->next() : 0);
+  }
+
+  RunResult operator()(const std::atomic<bool>& stop,
+                       const std::function<void(const RunProgress&)>& progress) {
+    Clock::time_point report = Clock::now() + kLook;
+    for (;;) {
+      if ((stop || !result_.lost.empty()) && !cancelled_) {
+        cancelled_ = exhausted_ = true;
+        waiting_.clear();
+        client_.cancel();
+      }
+      while (due()) start();
+      if (exhausted_ && running_ == 0) break;
+      if (auto answer = answers_->take(wake_at())) finish(answer->first, std::move(answer->second));
+      if (Clock::now() < report) continue;
+      report = Clock::now() + kLook;
+      if (progress) progress({answered_, failed_, running_, now() - begun_});
+    }
+    if (progress) progress({answered_, failed_, running_, now() - begun_});
+    result_.seconds = now() - begun_;
+    std::erase_if(result_.records, [](const Record& r) { return r.error == kInterrupted; });
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr const char* kInterrupted = "cancelled";
+
+  double now() const { return asker_.seconds(Clock::now()); }
+
+  bool due() {
+    if (exhausted_) return false;
+    const bool enough =
+        planned_ >= limits_.requests || (limits_.seconds && now() - begun_ >= *limits_.seconds);
+    if (enough) exhausted_ = true;
+    if (exhausted_) return false;
+    if (arrivals_) return next_arrival_ <= now();
+    return running_ + std::ssize(waiting_) < limits_.concurrency;
+  }
+
+  Clock::time_point wake_at() const {
+    Clock::time_point at = Clock::now() + kLook;
+    if (arrivals_ && !exhausted_) {
+      const auto left = std::chrono::duration<double>(next_arrival_ - now());
+      at = std::min(at, Clock::now() + std::chrono::duration_cast<Clock::duration>(left));
+    }
+    return at;
+  }
+
+  void start() {
+    std::optional<Planned> planned = source_();
+    if (!planned) {
+      exhausted_ = true;
+      return;
+    }
+    ++planned_;
+    Record record;
+    record.planned = std::move(*planned);
+    record.intended = arrivals_ ? next_arrival_ : now();
+    if (arrivals_) next_arrival_ = begun_ + arrivals_->next();
+    const std::int64_t session = record.planned.session;
+    if (session >= 0 && talking_.contains(session)) {
+      waiting_.emplace(session, std::move(record));
+    } else {
+      send(std::move(record));
+    }
+  }
+
+  void send(Record record) {
+    const std::int64_t session = record.planned.session;
+    if (!asker_.may_ask(record.planned)) {
+      record.sent = record.ended = record.intended;
+      record.error = "earlier turn";
+      record.message = "a turn before this one was not answered";
+      ++failed_;
+      result_.records.push_back(std::move(record));
+      return;
+    }
+    if (session >= 0) talking_.insert(session);
+    std::string body = asker_.ask(record);
+    const std::string target = record.target;
+    record.sent = now();
+    const std::size_t request = result_.records.size();
+    result_.records.push_back(std::move(record));
+    ++running_;
+    client_.post({target, std::move(body), limits_.timeout},
+                 [answers = answers_, request](http::ClientAnswer answer) {
+                   answers->put(request, std::move(answer));
+                 });
+  }
+
+  void finish(std::size_t request, http::ClientAnswer answer) {
+    --running_;
+    Record& record = result_.records[request];
+    asker_.take(record, answer);
+    if (record.error != kInterrupted) ++(record.answered() ? answered_ : failed_);
+    refused_ = answer.failure == http::ClientFailure::connect ? refused_ + 1 : 0;
+    if (refused_ >= kLostAfter) result_.lost = answer.message;
+    const std::int64_t session = record.planned.session;
+    if (session < 0) return;
+    const double ended = record.ended;
+    talking_.erase(session);
+    // In the open loop several turns may be late.
+    for (auto next = waiting_.find(session); next != waiting_.end() && !talking_.contains(session);
+         next = waiting_.find(session)) {
+      Record turn = std::move(next->second);
+      waiting_.erase(next);
+      turn.intended = std::max(turn.intended, ended);
+      send(std::move(turn));
+    }
+  }
+
+  http::Client& client_;
+  Asker& asker_;
+  const Source& source_;
+  const RunLimits& limits_;
+  double begun_;
+  std::optional<Arrivals> arrivals_;
+  double next_arrival_ = 0;
+  std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();
+  RunResult result_;
+  std::multimap<std::int64_t, Record> waiting_;  // turns by conversation, earlier ones first
+  std::set<std::int64_t> talking_;               // conversations with a turn on its way
+  std::int64_t planned_ = 0, running_ = 0, answered_ = 0, failed_ = 0;
+  int refused_ = 0;
+  bool exhausted_ = false, cancelled_ = false;
+};
+
+}  // namespace
+
+RunResult run(http::Client& client, Asker& asker, const Source& source, const RunLimits& limits,
+              const std::atomic<bool>& stop,
+              const std::function<void(const RunProgress&)>& progress) {
+  return Run(client, asker, source, limits)(stop, progress);
+}
+
+}  // namespace cairn::load

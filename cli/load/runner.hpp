@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends planned requests: so many at a time, or at times of their own whatever the server does.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/load/asker.hpp"
+#include "http/client.hpp"
+
+namespace cairn::load {
+
+struct RunLimits {
+  std::int32_t concurrency = 1;                // closed loop: requests at a time
+  std::optional<double> rate;                  // open loop: requests a second, in a Poisson process
+  std::uint64_t seed = 1;                      // of the arrivals
+  std::int64_t requests = 0;                   // at most
+  std::optional<double> seconds;               // none is sent later
+  std::chrono::milliseconds timeout{600'000};  // of a request
+};
+
+struct RunProgress {
+  std::int64_t answered = 0, failed = 0, running = 0;
+  double seconds = 0;
+};
+
+struct RunResult {
+  std::vector<Record> records;  // in the order of sending; none that was interrupted
+  double seconds = 0;
+  std::string lost;  // what the system said when the server was given up; "" otherwise
+};
+
+/// The next planned request, or nothing when there are no more.
+using Source = std::function<std::optional<Planned>()>;
+
+/// Runs until limits, source, `stop` or a lost server end it, and answers have come for what was
+/// sent; a stop does not wait for these. A turn of a conversation is sent when the one before was
+/// answered; until then it takes a place of the closed loop, and its time of arrival moves to that
+/// answer in the open one. `progress` is called now and then on the calling thread. Blocks.
+RunResult run(http::Client& client, Asker& asker, const Source& source, const RunLimits& limits,
+              const std::atomic<bool>& stop,
+              const std::function<void(const RunProgress&)>& progress = {});
+
+}  // namespace cairn::load

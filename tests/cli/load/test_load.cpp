@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads on a server in front of an engine that does what the test says.
+#include "cli/load/load.hpp"
+
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/check.hpp"
+#include "tests/http/serving.hpp"
+
+using namespace cairn;
+using namespace cairn::load;
+using namespace cairn::testing;
+
+namespace {
+
+LoadOptions options_for(const Serving& s, Kind kind) {
+  LoadOptions o;
+  o.url = "http://127.0.0.1:" + std::to_string(s.server->port());
+  o.workload.weights[static_cast<std::size_t>(kind)] = 1;
+  o.workload.document_tokens = 20;
+  o.workload.question_tokens = 4;
+  o.workload.opening_tokens = o.workload.message_tokens = 5;
+  o.workload.turns = 3;
+  o.workload.conversations = 2;
+  o.ask.chat_messages = false;
+  o.ask.max_tokens = 2;
+  o.limits.requests = 6;
+  o.passes = 1;
+  return o;
+}
+
+Report load_on(const LoadOptions& options) {
+  const std::atomic<bool> stop{false};
+  return run_load(options, stop);
+}
+
+const Tokens& prompt_of(const GenerateRequest& request) { return std::get<Tokens>(request.prompt); }
+
+}  // namespace
+
+TEST_CASE("both passes ask the same, warm-ups apart, and answers are compared") {
+  Serving s;
+  auto options = options_for(s, Kind::documents);
+  options.warm_up = 2;
+  options.passes = 2;
+  const Report report = load_on(options);
+  CHECK(report.ended == "complete");
+  REQUIRE(report.passes.size() == 2);
+  CHECK(report.compared == 8);
+  CHECK(report.different == 0);
+  const auto requests = s.engine->requests();
+  REQUIRE(requests.size() == 16);
+  for (std::size_t i = 0; i < 8; ++i) CHECK(prompt_of(requests[i]) == prompt_of(requests[i + 8]));
+  for (const Pass& pass : report.passes) {
+    REQUIRE(pass.groups.size() == 1);
+    const Group& group = pass.groups[0];
+    CHECK(group.answered == 6);
+    CHECK(group.first_ms.ascending.size() == 6);
+    CHECK(group.gap_ms.ascending.size() == 6);  // two tokens each
+    CHECK(group.answer_tokens == 12);
+    CHECK(group.needed == (pass.name == "first" ? group.needed : 6));
+  }
+  const GenerateRequest& any = requests[0];
+  CHECK(any.ignore_eos);
+  CHECK(any.sampling.temperature == 0.F);
+  CHECK(any.max_tokens == 2);
+}
+
+TEST_CASE("answers that change are counted") {
+  Serving s;
+  std::atomic<int> calls{0};
+  s.engine->set_script([&](FakeRun& run) {
+    run.started();
+    run.text(calls++ == 7 ? "other" : "same");
+    run.finish();
+  });
+  auto options = options_for(s, Kind::short_prompts);
+  options.passes = 2;
+  const Report report = load_on(options);
+  CHECK(report.compared == 6);
+  CHECK(report.different == 1);
+}
+
+TEST_CASE("a turn carries all that was said before it, and follows the answer to that") {
+  for (const bool open : {false, true}) {
+    Serving s;
+    s.engine->set_script([](FakeRun& run) {
+      run.started();
+      run.pause(5);
+      run.text("a");  // token 1
+      run.finish();
+    });
+    auto options = options_for(s, Kind::chat);
+    options.limits.concurrency = 4;
+    if (open) options.limits.rate = 2000;
+    const Report report = load_on(options);
+    std::map<std::int64_t, Tokens> said;
+    REQUIRE(report.passes[0].records.size() == 6);
+    for (const Record& r : report.passes[0].records) {
+      Tokens& before = said[r.planned.session];
+      before.insert(before.end(), r.planned.tokens.begin(), r.planned.tokens.end());
+      CHECK(r.prompt == before);
+      CHECK(before.size() == static_cast<std::size_t>(5 * (r.planned.turn + 1) + r.planned.turn));
+      before.push_back(1);
+      CHECK(r.sent >= r.intended);
+    }
+  }
+}
+
+TEST_CASE("conversations as messages repeat what the server said") {
+  Serving s;
+  auto options = options_for(s, Kind::chat);
+  options.ask.chat_messages = true;
+  options.limits.requests = 3;
+  options.workload.conversations = 1;
+  const Report report = load_on(options);
+  CHECK(report.passes[0].groups[0].answered == 3);
+  const auto requests = s.engine->requests();
+  REQUIRE(requests.size() == 3);
+  const auto& last = std::get<ChatPrompt>(requests[2].prompt).messages_json;
+  const auto messages = json::parse(last);
+  REQUIRE(messages->items().size() == 5);
+  CHECK(messages->items()[3].find("role")->text() == "assistant");
+  CHECK(messages->items()[3].find("content")->text() == "Hello world");
+}
+
+TEST_CASE("a turn whose conversation broke off is not sent") {
+  Serving s;
+  s.engine->set_script([](FakeRun& run) { run.fail(ErrorCode::internal, "broken"); });
+  auto options = options_for(s, Kind::chat);
+  const Report report = load_on(options);
+  CHECK(s.engine->requests().size() == 2);
+  CHECK(report.passes[0].groups[0].errors ==
+        std::map<std::string, std::int64_t>{{"earlier turn", 4}, {"status 500", 2}});
+}
+
+TEST_CASE("the closed loop holds so many requests and no more") {
+  Serving s;
+  std::atomic<int> running{0}, most{0};
+  s.engine->set_script([&](FakeRun& run) {
+    const int now = ++running;
+    for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+    }
+    run.started();
+    run.pause(10);
+    run.text("a");
+    --running;
+    run.finish();
+  });
+  auto options = options_for(s, Kind::short_prompts);
+  options.limits.requests = 12;
+  options.limits.concurrency = 3;
+  CHECK(load_on(options).passes[0].groups[0].answered == 12);
+  CHECK(most == 3);
+}
+
+TEST_CASE("in the open loop a stalled server shows in every request that came meanwhile") {
+  Serving s;
+  std::mutex one_at_a_time;
+  std::atomic<int> calls{0};
+  s.engine->set_script([&](FakeRun& run) {
+    const std::lock_guard lock(one_at_a_time);
+    if (calls++ == 0) run.pause(200);
+    run.started();
+    run.text("a");
+    run.finish();
+  });
+  auto options = options_for(s, Kind::short_prompts);
+  options.limits.rate = 500;
+  options.limits.requests = 20;
+  const Group group = load_on(options).passes[0].groups[0];
+  CHECK(group.answered == 20);
+  CHECK(group.first_ms.p50 > 100);  // all arrive within about 40 ms
+}
+
+TEST_CASE("a duration ends the sending") {
+  Serving s;
+  auto options = options_for(s, Kind::short_prompts);
+  options.limits.requests = 1'000'000;
+  options.limits.seconds = 0.1;
+  const Report report = load_on(options);
+  CHECK(report.ended == "complete");
+  CHECK(report.passes[0].seconds < 5);
+  CHECK(report.passes[0].groups[0].answered > 1);
+}
+
+TEST_CASE("errors are counted by kind, and a server that dies leaves what was measured") {
+  Serving s;
+  s.engine->refuse_next(Error{ErrorCode::queue_full, "full", ""});
+  std::atomic<int> calls{0};
+  s.engine->set_script([&](FakeRun& run) {
+    run.started();
+    run.text("a");
+    if (++calls == 2) {
+      run.pause(30);  // the stream has begun
+      return run.fail(ErrorCode::internal, "broke");
+    }
+    if (calls == 3) run.pause(10'000);
+    run.finish();
+  });
+  auto options = options_for(s, Kind::short_prompts);
+  options.limits.requests = 100;
+  options.passes = 2;
+  std::thread killer([&] {
+    while (calls < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    s.server->stop(std::chrono::milliseconds(0));
+  });
+  const Report report = load_on(options);
+  killer.join();
+  CHECK_THAT(report.ended, Catch::Contains("no longer answers"));
+  REQUIRE(report.passes.size() == 1);
+  CHECK(report.passes[0].groups[0].answered == 1);
+  std::string errors;
+  for (const auto& [kind, count] : report.passes[0].groups[0].errors) {
+    errors += kind + " " + std::to_string(count) + ", ";
+  }
+  CHECK(errors == "closed 1, connect 3, in stream 1, status 429 1, ");
+}
+
+TEST_CASE("a stop ends the load at once and keeps what was answered") {
+  Serving s;
+  std::atomic<int> calls{0};
+  s.engine->set_script([&](FakeRun& run) {
+    run.started();
+    run.text("a");
+    if (++calls > 2) run.pause(10'000);
+    run.finish();
+  });
+  auto options = options_for(s, Kind::short_prompts);
+  std::atomic<bool> stop{false};
+  std::thread stopper([&] {
+    while (calls < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    stop = true;
+  });
+  const Report report = run_load(options, stop);
+  stopper.join();
+  CHECK(report.ended == "interrupted");
+  CHECK(report.passes[0].groups[0].answered == 2);
+  CHECK(report.passes[0].groups[0].failed() == 0);
+}
+
+TEST_CASE("the cache is dropped before the passes that it is to be, or the load does not begin") {
+  http::ServerOptions server;
+  server.admin_key = "admin";
+  Serving s(server);
+  auto options = options_for(s, Kind::documents);
+  options.passes = 3;
+  options.drop = Drop::first;
+  CHECK_THROWS_AS(load_on(options), LoadError);  // no key
+  options.admin_key = "admin";
+  CHECK(load_on(options).passes.size() == 3);
+  CHECK(s.engine->drops() == 1);
+  options.drop = Drop::each;
+  const Report report = load_on(options);
+  CHECK(s.engine->drops() == 4);
+  CHECK(report.passes[0].groups[0].needed == report.passes[2].groups[0].needed);
+}
+
+TEST_CASE("text is told from its tokens afterwards") {
+  Serving s;
+  auto options = options_for(s, Kind::short_prompts);
+  options.ask.text = true;
+  const Report report = load_on(options);
+  CHECK(std::get<TextPrompt>(s.engine->requests()[0].prompt).text ==
+        words_of(report.passes[0].records[0].planned.tokens));
+  CHECK(report.passes[0].groups[0].needed);
+}
+
+TEST_CASE("a load that cannot work says so before it begins") {
+  Serving s;
+  auto options = options_for(s, Kind::documents);
+  options.workload.document_tokens = 5000;
+  CHECK_THROWS_WITH(load_on(options), Catch::Contains("context of 4096"));
+  options = options_for(s, Kind::documents);
+  s.server->stop(std::chrono::milliseconds(0));
+  CHECK_THROWS_WITH(load_on(options), Catch::Contains("refused"));
+  options.url = "nowhere";
+  CHECK_THROWS_AS(load_on(options), LoadError);
+}
