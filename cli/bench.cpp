@@ -272,6 +272,7 @@ void add_bench(CLI::App& app, Action& action) {
   o.max_running = 1;
   CLI::App* command = app.add_subcommand("bench", "Speed on this machine");
   command->require_subcommand(1);
+  add_bench_serve(*command, action);
   CLI::App* bench = command->add_subcommand("model", "Prefill and decode speed of a model alone");
   bench->footer(
       "Best of several runs; on the CPU compared with multiply-adds and memory reads measured in "

@@ -20,9 +20,9 @@ refuses() {
 }
 
 "$cairn" --version | grep -q '^cairn [0-9]' || fail "--version"
-for command in "" serve run bench "bench model" model "model info" "model make" "model quantize" "model tokenize" plan "plan solve" cache "cache stat" "cache purge"; do
+for command in "" serve run bench "bench model" "bench serve" model "model info" "model make" "model quantize" "model tokenize" plan "plan solve" cache "cache stat" "cache purge"; do
   # shellcheck disable=SC2086
-  "$cairn" $command --help | grep -q -- --help || fail "$command --help"
+  "$cairn" $command --help | grep -- --help >/dev/null || fail "$command --help"
 done
 refuses nonsense nonsense
 refuses --nonsense serve --nonsense
@@ -65,6 +65,15 @@ refuses --body-limit serve --model demo --body-limit 0
 refuses --max-connections serve --model demo --max-connections 0
 refuses --drain-seconds serve --model demo --drain-seconds -1
 refuses no-such-shape bench model --shape no-such-shape
+refuses --url bench serve
+refuses --rate bench serve --url http://127.0.0.1:1 --rate 1 --concurrency 2
+refuses --url bench serve --url http://127.0.0.1:1 --threads 2
+refuses magic bench serve --url http://127.0.0.1:1 --mix magic=1
+refuses --mix bench serve --url http://127.0.0.1:1 --mix chat=lots
+refuses "Connection refused" bench serve --url http://127.0.0.1:1
+refuses "expected http://host" bench serve --url nowhere
+refuses /nowhere/r.html bench serve --url http://127.0.0.1:1 --html /nowhere/r.html
+refuses "context of" bench serve --model demo --device cpu --document-tokens 100000
 printf 'prompt_tokens,overlap_tokens,parent\n500,0,-1\n520,400,0\n530,400,0\n' >"$work/trace.csv"
 refuses /nowhere/t plan simulate --trace /nowhere/t
 refuses "balanced:M" plan simulate --trace "$work/trace.csv" --policy magic
@@ -120,6 +129,29 @@ import json, sys
 r = json.load(sys.stdin)
 assert r["decode_tokens_per_s"] > 0 and len(r["prefill"]) == 2, r
 assert r["device"] == "cpu" and r["limits"]["fma_gflops"] > 0, r' || fail "bench model"
+
+"$cairn" bench serve --model demo --threads 1 --cache-bytes 64MiB --requests 12 --document-tokens 120 --question-tokens 10 --opening-tokens 40 \
+  --message-tokens 10 --turns 2 --max-tokens 3 --concurrency 2 --drop-cache first --verify --each --json - --html "$work/load.html" \
+  2>/dev/null | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+assert r["ended"] == "complete" and r["answers_compared"] >= 12 and r["answers_different"] == 0, r
+cold, warm = (p["workloads"][0] for p in r["passes"])
+assert cold["answered"] == warm["answered"] == 12 and cold["first_token_ms"]["p50"] > 0, r
+assert cold["computed_tokens"] >= cold["needed_tokens"] > 0, r  # also of chats, whose prompts are text
+assert warm["computed_tokens"] == warm["needed_tokens"] < cold["computed_tokens"] // 4, r
+assert r["passes"][0]["server_busy_seconds"] > 0 and len(r["passes"][0]["requests"]) == 12, r' || fail "bench serve"
+grep -q '<svg' "$work/load.html" || fail "bench serve --html"
+
+# A signal ends a load with a report of what was done.
+"$cairn" bench serve --model demo --threads 1 --workload short --duration 60 --json "$work/load.json" >"$work/out" 2>"$work/err" &
+client=$!
+sleep 2
+kill -INT $client
+code=0
+wait $client || code=$?
+[ $code = 130 ] || fail "an interrupted load ended with $code: $(cat "$work/err")"
+grep -q '"ended":"interrupted"' "$work/load.json" || fail "an interrupted load left no report"
 
 # A signal during the drain ends the server at once; SIGTERM alone lets it end well.
 rm -f "$work/port"
