@@ -272,6 +272,7 @@ void add_bench(CLI::App& app, Action& action) {
   o.max_running = 1;
   CLI::App* command = app.add_subcommand("bench", "Speed on this machine");
   command->require_subcommand(1);
+  add_bench_kernels(*command, action);
   add_bench_serve(*command, action);
   CLI::App* bench = command->add_subcommand("model", "Prefill and decode speed of a model alone");
   bench->footer(

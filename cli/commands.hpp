@@ -19,7 +19,8 @@ using Action = std::function<int()>;
 void add_serve(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
-void add_bench_serve(CLI::App& bench, Action& action);  // below `bench`
+void add_bench_kernels(CLI::App& bench, Action& action);  // below `bench`
+void add_bench_serve(CLI::App& bench, Action& action);    // below `bench`
 void add_model(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_cache(CLI::App& app, Action& action);

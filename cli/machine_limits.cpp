@@ -7,17 +7,17 @@
 
 #include "base/check.hpp"
 #include "kernels/cpu/ops.hpp"
+#include "kernels/cpu/packed.hpp"
+#include "kernels/cpu/peaks.hpp"
 #include "kernels/cpu/thread_pool.hpp"
+#include "model/net/host_limits.hpp"
 
 namespace cairn::cli {
 namespace {
 
-constexpr int kRuns = 50;               // short ones, so that some are undisturbed
-constexpr std::int64_t kPanelRows = 6;  // rows, columns and depth of a product that stays in cache
-constexpr std::int64_t kPanelColumns = 64;
-constexpr std::int64_t kPanelDepth = 128;
-constexpr std::int64_t kRowStride = kPanelDepth + 16;  // rows must not share cache sets
-constexpr int kRepeats = 500;
+constexpr int kRuns = 50;  // short ones, so that some are undisturbed
+constexpr std::int64_t kRounds = 100000;
+constexpr std::size_t kLineDoubles = 8;  // threads write to a cache line each
 constexpr std::size_t kReadBytes = std::size_t{512} << 20;
 constexpr std::int64_t kReadParts = 8;  // timed one by one; each was last read 448 MiB ago
 
@@ -34,21 +34,16 @@ double best_seconds(Work work) {
   return best;
 }
 
-double measure_gflops(kernels::ThreadPool& pool, const kernels::Ops& ops) {
-  const kernels::PackedMatrix weights(kPanelColumns, kPanelDepth);
-  const std::vector<float> x(kPanelRows * kRowStride, 0.5F);
-  const std::int64_t threads = pool.threads();
-  std::vector<std::vector<float>> y(static_cast<std::size_t>(threads),
-                                    std::vector<float>(kPanelRows * kPanelColumns));
+// Billions of operations a second of all threads. `run` executes rounds and returns the operations.
+double measure_peak(kernels::ThreadPool& pool, kernels::Isa isa,
+                    double (*run)(kernels::Isa isa, std::int64_t rounds)) {
+  std::vector<double> operations(static_cast<std::size_t>(pool.threads()) * kLineDoubles);
   const double seconds = best_seconds([&] {
-    pool.run(threads, [&](std::int64_t t) {
-      for (int i = 0; i < kRepeats; ++i)
-        ops.gemm(weights, 0, 1, x.data(), kRowStride, kPanelRows,
-                 y[static_cast<std::size_t>(t)].data(), kPanelColumns);
+    pool.run(pool.threads(), [&](std::int64_t t) {
+      operations[static_cast<std::size_t>(t) * kLineDoubles] = run(isa, kRounds);
     });
   });
-  const double operations = 2.0 * kPanelRows * kPanelColumns * kPanelDepth * kRepeats;
-  return operations * static_cast<double>(threads) / seconds * 1e-9;
+  return operations[0] * pool.threads() / seconds * 1e-9;
 }
 
 double measure_reads(kernels::ThreadPool& pool, const kernels::Ops& ops) {
@@ -74,9 +69,13 @@ double measure_reads(kernels::ThreadPool& pool, const kernels::Ops& ops) {
 MachineLimits measure_machine(int threads, const std::string& isa) {
   const auto chosen = kernels::choose_isa(isa);
   if (!chosen) throw LoadError(chosen.error().message);
-  kernels::ThreadPool pool(threads);
-  const kernels::Ops& ops = kernels::ops(*chosen);
-  return {measure_gflops(pool, ops), measure_reads(pool, ops)};
+  kernels::ThreadPool pool(threads > 0 ? threads : model::default_threads());
+  return measure_machine(pool, kernels::ops(*chosen));
+}
+
+MachineLimits measure_machine(kernels::ThreadPool& pool, const kernels::Ops& ops) {
+  return {measure_peak(pool, ops.isa, kernels::run_multiply_adds),
+          measure_peak(pool, ops.isa, kernels::run_dot_products), measure_reads(pool, ops)};
 }
 
 }  // namespace cairn::cli

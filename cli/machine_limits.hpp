@@ -4,15 +4,24 @@
 
 #include <string>
 
+namespace cairn::kernels {
+class ThreadPool;
+struct Ops;
+}  // namespace cairn::kernels
+
 namespace cairn::cli {
 
 struct MachineLimits {
-  double gflops = 0;  // fused multiply-adds (two operations each) out of the first-level cache
+  double gflops = 0;             // fp32 multiply-adds on registers, two operations each
+  double int8_gops = 0;          // exact sums of 8-bit products on registers, two operations each
   double read_gbytes_per_s = 0;  // streaming reads from memory
 };
 
 /// With `threads` threads (0: physical cores, as the backend) at an instruction set ("": the best).
 /// Takes about a second and 512 MiB.
 MachineLimits measure_machine(int threads, const std::string& isa);
+
+/// The same with threads that exist already.
+MachineLimits measure_machine(kernels::ThreadPool& pool, const kernels::Ops& ops);
 
 }  // namespace cairn::cli
