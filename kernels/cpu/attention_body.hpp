@@ -19,8 +19,11 @@ namespace cairn::kernels {
 template <class V>
 struct Attention {
   static constexpr int kBlocks = kAttentionTile / kKvBlockTokens;
+  static_assert(V::kAttentionHeads <= kAttentionBlock);
 
-  /// A running softmax of one query head: accumulator [padded head_dim], then maximum and sum.
+  /// A running softmax of one query head: accumulator [padded head_dim], then maximum and sum. Of
+  /// bf16 values, 16 lanes hold the even and the next 16 the odd dims of 32 (of whole 32s only):
+  /// a shift and a mask widen them.
   struct Fold {
     float* acc;
     float* maximum;
@@ -38,11 +41,38 @@ struct Attention {
     *f.sum = 0.0F;
   }
 
-  /// q K^T of kHeads heads with kVectors blocks of 16 keys: one accumulator per score, dims
-  /// ascending.
+  /// The keys and values of one tile, and what is read after them.
+  struct Tile {
+    const std::byte* keys[kBlocks];
+    const std::byte* vals[kBlocks];
+    const std::byte* next[kBlocks];
+  };
+
+  /// Query heads of any rows that see the same keys of a tile; fold i stands at
+  /// folds + i * stride.
+  template <int kHeads>
+  struct Queries {
+    const float* q[kHeads];
+    float* folds;
+    std::int64_t stride;
+  };
+
+  template <int kHeads, int kVectors>
+  CAIRN_INLINE static void add_dim(const Queries<kHeads>& query, std::int32_t d, const V* key,
+                                   V (*acc)[kVectors]) {
+    CAIRN_UNROLL
+    for (int h = 0; h < kHeads; ++h) {
+      const V x = V::set1(query.q[h][d]);
+      CAIRN_UNROLL
+      for (int c = 0; c < kVectors; ++c) acc[h][c] = V::fma(x, key[c], acc[h][c]);
+    }
+  }
+
+  /// q K^T of kHeads heads with kVectors blocks of 16 keys from `b`: one accumulator per score,
+  /// dims ascending.
   template <bool kHalf, int kHeads, int kVectors>
-  static void scores(const float* q, std::int32_t head_dim, const std::byte* const* keys,
-                     const std::byte* const* vals, float* out) {  // out [kHeads, 64]
+  static void scores(const Queries<kHeads>& query, std::int32_t head_dim, const Tile& tile, int b,
+                     float* out) {  // [kHeads, 64]
     V acc[kHeads][kVectors];
     CAIRN_UNROLL
     for (auto& row : acc) {
@@ -50,187 +80,238 @@ struct Attention {
       for (V& x : row) x = V::zero();
     }
     for (std::int32_t d = 0; d < head_dim; d += 2) {
-      V even[kVectors];
-      V odd[kVectors];
+      V key[kVectors];
       CAIRN_UNROLL
-      for (int b = 0; b < kVectors; ++b) {
+      for (int c = 0; c < kVectors; ++c) {
         // The values, which values() walks in strips, arrive in memory order meanwhile.
-        __builtin_prefetch(vals[b] + d * (kHalf ? 32 : 64), 0, 2);
-        if constexpr (kHalf) {
-          V::load_pairs(keys[b] + d * 32, even[b], odd[b]);
-        } else {
-          const auto* p = reinterpret_cast<const float*>(keys[b]) + d * 16;
-          even[b] = V::load(p);
-          odd[b] = V::load(p + 16);
-        }
+        __builtin_prefetch(tile.vals[b + c] + d * (kHalf ? 32 : 64), 0, 2);
+        key[c] = key_of<kHalf, false>(tile.keys[b + c], d);
       }
+      add_dim<kHeads, kVectors>(query, d, key, acc);
       CAIRN_UNROLL
-      for (int h = 0; h < kHeads; ++h) {
-        const V x = V::set1(q[h * static_cast<std::int64_t>(head_dim) + d]);
-        CAIRN_UNROLL
-        for (int b = 0; b < kVectors; ++b) acc[h][b] = V::fma(x, even[b], acc[h][b]);
-      }
-      CAIRN_UNROLL
-      for (int h = 0; h < kHeads; ++h) {
-        const V x = V::set1(q[h * static_cast<std::int64_t>(head_dim) + d + 1]);
-        CAIRN_UNROLL
-        for (int b = 0; b < kVectors; ++b) acc[h][b] = V::fma(x, odd[b], acc[h][b]);
-      }
+      for (int c = 0; c < kVectors; ++c) key[c] = key_of<kHalf, true>(tile.keys[b + c], d);
+      add_dim<kHeads, kVectors>(query, d + 1, key, acc);
     }
     CAIRN_UNROLL
     for (int h = 0; h < kHeads; ++h) {
       CAIRN_UNROLL
-      for (int b = 0; b < kVectors; ++b) acc[h][b].store(out + h * kAttentionTile + b * 16);
+      for (int c = 0; c < kVectors; ++c) acc[h][c].store(out + h * kAttentionTile + (b + c) * 16);
+    }
+  }
+  /// Dim d (even), or with kOdd d + 1, of the 16 keys of a block.
+  template <bool kHalf, bool kOdd>
+  CAIRN_INLINE static V key_of(const std::byte* keys, std::int32_t d) {
+    if constexpr (kHalf) {
+      return kOdd ? V::load_high(keys + d * 32) : V::load_low(keys + d * 32);
+    } else {
+      return V::load(reinterpret_cast<const float*>(keys) + (d + (kOdd ? 1 : 0)) * 16);
     }
   }
 
-  /// acc = acc * rescale + sum over keys of p v, keys ascending; slots past `live` are never read.
-  template <bool kHalf, bool kFull, int kHeads, int kVectors>
-  static void values(const float* p, const float* rescale, const std::byte* const* blocks,
-                     const std::byte* const* next, std::int32_t live, std::int32_t head_dim,
-                     std::int64_t d, int lanes, float* acc, std::int64_t stride) {
+  /// How the values of a strip of dims are read.
+  enum class Strip : std::uint8_t {
+    pairs,  // whole 32s of bf16: even dims, then odd ones
+    odd,    // of such a 32 the odd dims alone
+    plain,
+    part,  // fewer than 16
+  };
+  template <bool kHalf, Strip kStrip>
+  CAIRN_INLINE static V value_of(const std::byte* row, int c, int lanes) {
+    if constexpr (!kHalf) {
+      const auto* from = reinterpret_cast<const float*>(row) + 16 * c;
+      return kStrip == Strip::part ? V::load_n(from, lanes) : V::load(from);
+    } else if constexpr (kStrip == Strip::pairs || kStrip == Strip::odd) {
+      const std::byte* words = row + c / 2 * 64;
+      return kStrip == Strip::odd || c % 2 != 0 ? V::load_high(words) : V::load_low(words);
+    } else {
+      const auto* from = reinterpret_cast<const Bf16*>(row) + 16 * c;
+      return kStrip == Strip::part ? V::load_bf16_n(from, lanes) : V::load_bf16(from);
+    }
+  }
+
+  /// acc = acc * rescale + sum over keys of p v, keys ascending, for kVectors vectors of dims that
+  /// are read from dim `d` and accumulated at `at`; slots past `live` are never read.
+  template <bool kHalf, Strip kStrip, int kHeads, int kVectors>
+  static void values(const float* p, const float* rescale, const Tile& tile, std::int32_t live,
+                     std::int32_t head_dim, std::int64_t d, std::int64_t at,
+                     const Queries<kHeads>& query) {
     V sum[kHeads][kVectors];
     CAIRN_UNROLL
     for (int h = 0; h < kHeads; ++h) {
       CAIRN_UNROLL
       for (int c = 0; c < kVectors; ++c) {
-        sum[h][c] = V::mul(V::load(acc + h * stride + d + 16 * c), V::set1(rescale[h]));
+        sum[h][c] =
+            V::mul(V::load(query.folds + h * query.stride + at + 16 * c), V::set1(rescale[h]));
       }
     }
-    for (std::int32_t j = 0; j < live; ++j) {
-      const std::int64_t at =
-          ((j % kKvBlockTokens) * static_cast<std::int64_t>(head_dim) + d) * (kHalf ? 2 : 4);
-      const std::byte* row = blocks[j / kKvBlockTokens] + at;
-      // The next tile's keys fill as many bytes as this one's values.
-      CAIRN_UNROLL
-      for (int c = 0; c < kVectors * (kHalf ? 32 : 64); c += 64) {
-        __builtin_prefetch(next[j / kKvBlockTokens] + at + c, 0, 2);
-      }
-      V v[kVectors];
-      CAIRN_UNROLL
-      for (int c = 0; c < kVectors; ++c) {
-        if constexpr (kHalf) {
-          const auto* from = reinterpret_cast<const Bf16*>(row) + 16 * c;
-          v[c] = kFull ? V::load_bf16(from) : V::load_bf16_n(from, lanes);
-        } else {
-          const auto* from = reinterpret_cast<const float*>(row) + 16 * c;
-          v[c] = kFull ? V::load(from) : V::load_n(from, lanes);
-        }
-      }
-      CAIRN_UNROLL
-      for (int h = 0; h < kHeads; ++h) {
-        const V x = V::set1(p[h * kAttentionTile + j]);
+    const auto row_bytes = head_dim * static_cast<std::int64_t>(kHalf ? 2 : 4);
+    const int lanes = static_cast<int>(head_dim - d);
+    for (std::int32_t b = 0; b * kKvBlockTokens < live; ++b) {
+      const std::byte* row = tile.vals[b] + d * (kHalf ? 2 : 4);
+      const std::byte* ahead = tile.next[b] + d * (kHalf ? 2 : 4);
+      const std::int32_t left = live - b * kKvBlockTokens;
+      const float* weight = p + b * kKvBlockTokens;
+      const std::int32_t end = left < kKvBlockTokens ? left : kKvBlockTokens;
+      for (std::int32_t j = 0; j < end; ++j, row += row_bytes, ahead += row_bytes) {
+        // The next tile's keys fill as many bytes as this one's values.
         CAIRN_UNROLL
-        for (int c = 0; c < kVectors; ++c) sum[h][c] = V::fma(x, v[c], sum[h][c]);
+        for (int c = 0; c < kVectors * (kHalf ? 32 : 64); c += 64) {
+          __builtin_prefetch(ahead + c, 0, 2);
+        }
+        V v[kVectors];
+        CAIRN_UNROLL
+        for (int c = 0; c < kVectors; ++c) v[c] = value_of<kHalf, kStrip>(row, c, lanes);
+        CAIRN_UNROLL
+        for (int h = 0; h < kHeads; ++h) {
+          const V x = V::set1(weight[h * kAttentionTile + j]);
+          CAIRN_UNROLL
+          for (int c = 0; c < kVectors; ++c) sum[h][c] = V::fma(x, v[c], sum[h][c]);
+        }
       }
     }
     CAIRN_UNROLL
     for (int h = 0; h < kHeads; ++h) {
       CAIRN_UNROLL
-      for (int c = 0; c < kVectors; ++c) sum[h][c].store(acc + h * stride + d + 16 * c);
+      for (int c = 0; c < kVectors; ++c) {
+        sum[h][c].store(query.folds + h * query.stride + at + 16 * c);
+      }
+    }
+  }
+
+  template <bool kHalf, int kHeads>
+  static void all_values(const float* p, const float* rescale, const Tile& tile, std::int32_t live,
+                         std::int32_t head_dim, const Queries<kHeads>& query) {
+    constexpr int kN = V::kAttentionVectors;
+    constexpr Strip kWhole = kHalf ? Strip::pairs : Strip::plain;
+    std::int64_t d = 0;
+    if constexpr (kN > 1) {
+      for (; d + 16 * kN <= head_dim; d += 16 * kN) {
+        values<kHalf, kWhole, kHeads, kN>(p, rescale, tile, live, head_dim, d, d, query);
+      }
+    }
+    if constexpr (kHalf) {
+      for (; d + 32 <= head_dim; d += 32) {
+        values<kHalf, Strip::pairs, kHeads, 1>(p, rescale, tile, live, head_dim, d, d, query);
+        values<kHalf, Strip::odd, kHeads, 1>(p, rescale, tile, live, head_dim, d, d + 16, query);
+      }
+    }
+    for (; d + 16 <= head_dim; d += 16) {
+      values<kHalf, Strip::plain, kHeads, 1>(p, rescale, tile, live, head_dim, d, d, query);
+    }
+    if (d < head_dim) {
+      values<kHalf, Strip::part, kHeads, 1>(p, rescale, tile, live, head_dim, d, d, query);
     }
   }
 
   /// Folds the `live` first keys of a tile into the folds of kHeads heads. `live` >= 1.
   template <bool kHalf, int kHeads>
-  static void fold_heads(const AttentionArgs& a, const float* q, const std::byte* const* keys,
-                         const std::byte* const* vals, const std::byte* const* next,
-                         std::int32_t live, float* folds, std::int64_t fold_stride, float* p) {
+  static void fold_heads(const AttentionArgs& a, const Queries<kHeads>& query, const Tile& tile,
+                         std::int32_t live, float* p) {  // p [kHeads, 64]
     constexpr int kN = V::kAttentionVectors;
     const std::int32_t head_dim = a.layout.head_dim;
     const int blocks = (live + kKvBlockTokens - 1) / kKvBlockTokens;
     int b = 0;
-    for (; b + kN <= blocks; b += kN) {
-      scores<kHalf, kHeads, kN>(q, head_dim, keys + b, vals + b, p + 16 * b);
+    for (; b + kN <= blocks; b += kN) scores<kHalf, kHeads, kN>(query, head_dim, tile, b, p);
+    if constexpr (kN > 1) {
+      for (; b < blocks; ++b) scores<kHalf, kHeads, 1>(query, head_dim, tile, b, p);
     }
-    for (; b < blocks; ++b) scores<kHalf, kHeads, 1>(q, head_dim, keys + b, vals + b, p + 16 * b);
 
     const V scale = V::set1(a.scale);
     const V lowest = V::set1(-__builtin_inff());
     const std::int64_t dim = padded(a);
-    float rescale[kHeads];
+    float sums[kHeads];
+    alignas(64) float rescale[16] = {};  // first how much each maximum grew
     CAIRN_UNROLL
     for (int h = 0; h < kHeads; ++h) {
-      float* row = p + h * kAttentionTile;
+      const Fold f = fold_at(query.folds + h * query.stride, dim);
       V s[kBlocks];
       CAIRN_UNROLL
       for (int i = 0; i < kBlocks; ++i) {
         const int left = live - 16 * i;
         s[i] = lowest;
         if (left >= 16) {
-          s[i] = V::mul(V::load(row + 16 * i), scale);
+          s[i] = V::mul(V::load(p + h * kAttentionTile + 16 * i), scale);
         } else if (left > 0) {  // selection, not multiplication: a dead slot may hold NaN
-          s[i] = V::select(V::first_n(left), V::mul(V::load(row + 16 * i), scale), lowest);
+          s[i] = V::select(V::first_n(left),
+                           V::mul(V::load(p + h * kAttentionTile + 16 * i), scale), lowest);
         }
       }
-      const Fold f = fold_at(folds + h * fold_stride, dim);
       const float tile_maximum = V::reduce_max(V::max(V::max(s[0], s[1]), V::max(s[2], s[3])));
       const float maximum = tile_maximum > *f.maximum ? tile_maximum : *f.maximum;
-      const V m = V::set1(maximum);
+      rescale[h] = *f.maximum - maximum;
+      *f.maximum = maximum;
       CAIRN_UNROLL
       for (int i = 0; i < kBlocks; ++i) {
-        s[i] = exp_lanes(V::sub(s[i], m));
-        s[i].store(row + 16 * i);
+        s[i] = exp_lanes(V::sub(s[i], V::set1(maximum)));
+        s[i].store(p + h * kAttentionTile + 16 * i);
       }
-      const float tile_sum = V::reduce_add(V::add(V::add(s[0], s[1]), V::add(s[2], s[3])));
-      rescale[h] = exp_lanes(V::set1(*f.maximum - maximum)).first();
-      *f.sum = __builtin_fmaf(*f.sum, rescale[h], tile_sum);
-      *f.maximum = maximum;
+      sums[h] = V::reduce_add(V::add(V::add(s[0], s[1]), V::add(s[2], s[3])));
     }
-    std::int64_t d = 0;
-    for (; d + 16 * kN <= head_dim; d += 16 * kN) {
-      values<kHalf, true, kHeads, kN>(p, rescale, vals, next, live, head_dim, d, 16, folds,
-                                      fold_stride);
+    exp_lanes(V::load(rescale)).store(rescale);
+    CAIRN_UNROLL
+    for (int h = 0; h < kHeads; ++h) {
+      const Fold f = fold_at(query.folds + h * query.stride, dim);
+      *f.sum = __builtin_fmaf(*f.sum, rescale[h], sums[h]);
     }
-    for (; d + 16 <= head_dim; d += 16) {
-      values<kHalf, true, kHeads, 1>(p, rescale, vals, next, live, head_dim, d, 16, folds,
-                                     fold_stride);
-    }
-    if (d < head_dim) {
-      values<kHalf, false, kHeads, 1>(p, rescale, vals, next, live, head_dim, d, head_dim - d,
-                                      folds, fold_stride);
-    }
+    all_values<kHalf, kHeads>(p, rescale, tile, live, head_dim, query);
   }
 
+  /// Folds the tile into `count` heads, those at and after `first` of [rows, group], which all see
+  /// the same keys.
   template <bool kHalf, int kHeads>
-  static void fold_group(const AttentionArgs& a, std::int32_t& h, const float* q,
-                         const std::byte* const* keys, const std::byte* const* vals,
-                         const std::byte* const* next, std::int32_t live, float* folds,
-                         std::int64_t fold_stride, float* p) {
-    for (; h + kHeads <= a.group; h += kHeads) {
-      fold_heads<kHalf, kHeads>(a, q + h * static_cast<std::int64_t>(a.layout.head_dim), keys, vals,
-                                next, live, folds + h * fold_stride, fold_stride,
-                                p + h * kAttentionTile);
+  static void fold_some(const AttentionArgs& a, const Tile& tile, std::int32_t live,
+                        std::int64_t& first, std::int64_t end, float* folds, float* p) {
+    const std::int64_t stride = padded(a) + 16;
+    for (; first + kHeads <= end; first += kHeads) {
+      Queries<kHeads> query;
+      CAIRN_UNROLL
+      for (int h = 0; h < kHeads; ++h) {
+        query.q[h] = a.q + (first + h) / a.group * a.ldq +
+                     (first + h) % a.group * static_cast<std::int64_t>(a.layout.head_dim);
+      }
+      query.folds = folds + first * stride;
+      query.stride = stride;
+      fold_heads<kHalf, kHeads>(a, query, tile, live, p);
     }
   }
-
   template <bool kHalf>
-  static void fold_tile(const AttentionArgs& a, std::int64_t tile, std::int64_t row, float* folds,
-                        std::int64_t fold_stride, float* p) {
-    const std::int64_t first = tile * kAttentionTile;
-    const std::int64_t left = a.position + row + 1 - first;
-    const auto live = static_cast<std::int32_t>(left < kAttentionTile ? left : kAttentionTile);
-    const std::byte* keys[kBlocks];
-    const std::byte* vals[kBlocks];
-    const std::byte* next[kBlocks];
-    for (int b = 0; b * kKvBlockTokens < live; ++b) {
-      const std::byte* layer = a.blocks[tile * kBlocks + b] + a.layer_offset;
-      keys[b] = layer + a.layout.key_offset(a.kv_head);
-      vals[b] = layer + a.layout.value_offset(a.kv_head);
-      const std::int64_t later = tile * kBlocks + b + kBlocks;
-      next[b] = later * kKvBlockTokens <= a.position + row
-                    ? a.blocks[later] + a.layer_offset + a.layout.key_offset(a.kv_head)
-                    : keys[b];
+  static void fold_same(const AttentionArgs& a, const Tile& tile, std::int32_t live,
+                        std::int64_t first, std::int64_t end, float* folds, float* p) {
+    if constexpr (V::kAttentionHeads > 4) {
+      fold_some<kHalf, V::kAttentionHeads>(a, tile, live, first, end, folds, p);
     }
-    const float* q = a.q + row * a.ldq;
-    std::int32_t h = 0;
     if constexpr (V::kAttentionHeads >= 4) {
-      fold_group<kHalf, 4>(a, h, q, keys, vals, next, live, folds, fold_stride, p);
+      fold_some<kHalf, 4>(a, tile, live, first, end, folds, p);
     }
-    if constexpr (V::kAttentionHeads >= 2) {
-      fold_group<kHalf, 2>(a, h, q, keys, vals, next, live, folds, fold_stride, p);
+    fold_some<kHalf, 2>(a, tile, live, first, end, folds, p);
+    fold_some<kHalf, 1>(a, tile, live, first, end, folds, p);
+  }
+
+  /// Folds a tile into all rows that see a key of it. folds [rows, group].
+  template <bool kHalf>
+  static void fold_tile(const AttentionArgs& a, std::int64_t index, float* folds, float* p) {
+    const std::int64_t first = index * kAttentionTile;
+    const std::int64_t last = a.position + a.rows - 1;  // position of the last row
+    Tile tile;
+    for (std::int64_t b = 0; b < kBlocks; ++b) {
+      const std::int64_t block = index * kBlocks + b;
+      if (block * kKvBlockTokens > last) break;
+      const std::byte* layer = a.blocks[block] + a.layer_offset;
+      tile.keys[b] = layer + a.layout.key_offset(a.kv_head);
+      tile.vals[b] = layer + a.layout.value_offset(a.kv_head);
+      const std::int64_t later = block + kBlocks;
+      tile.next[b] = later * kKvBlockTokens <= last
+                         ? a.blocks[later] + a.layer_offset + a.layout.key_offset(a.kv_head)
+                         : tile.keys[b];
     }
-    fold_group<kHalf, 1>(a, h, q, keys, vals, next, live, folds, fold_stride, p);
+    // Rows before the tile's first key skip it; the next ones see it in part, the rest whole.
+    std::int64_t row = first > a.position ? first - a.position : 0;
+    for (; row < a.rows && a.position + row + 1 < first + kAttentionTile; ++row) {
+      const auto live = static_cast<std::int32_t>(a.position + row + 1 - first);
+      fold_same<kHalf>(a, tile, live, row * a.group, (row + 1) * a.group, folds, p);
+    }
+    fold_same<kHalf>(a, tile, kAttentionTile, row * a.group,
+                     a.rows * static_cast<std::int64_t>(a.group), folds, p);
   }
 
   /// The one function that joins ranges, in ascending order: total <- total + part.
@@ -245,9 +326,21 @@ struct Attention {
     }
   }
 
+  template <bool kHalf>
   static void finish(const Fold& total, std::int32_t head_dim, float* o) {
     const V inverse = V::set1(1.0F / *total.sum);
-    for (std::int64_t d = 0; d < head_dim; d += 16) {
+    std::int64_t d = 0;
+    if constexpr (kHalf) {
+      for (; d + 32 <= head_dim; d += 32) {
+        V first;
+        V second;
+        V::interleave(V::mul(V::load(total.acc + d), inverse),
+                      V::mul(V::load(total.acc + d + 16), inverse), first, second);
+        first.store(o + d);
+        second.store(o + d + 16);
+      }
+    }
+    for (; d < head_dim; d += 16) {
       const V y = V::mul(V::load(total.acc + d), inverse);
       if (head_dim - d >= 16) {
         y.store(o + d);
@@ -275,11 +368,7 @@ struct Attention {
       }
       for (std::int64_t tile = range * kTiles;
            tile < (range + 1) * kTiles && tile * kAttentionTile < end; ++tile) {
-        // Rows before the tile's first key skip it.
-        std::int64_t row = tile * kAttentionTile - a.position;
-        for (row = row > 0 ? row : 0; row < a.rows; ++row) {
-          fold_tile<kHalf>(a, tile, row, current + row * a.group * stride, stride, p);
-        }
+        fold_tile<kHalf>(a, tile, current, p);
       }
       if (range == 0) continue;
       const std::int64_t row = range * kAttentionRange - a.position;
@@ -288,8 +377,8 @@ struct Attention {
       }
     }
     for (std::int64_t f = 0; f < folds; ++f) {
-      finish(fold_at(totals + f * stride, dim), a.layout.head_dim,
-             a.o + f / a.group * a.ldo + f % a.group * a.layout.head_dim);
+      finish<kHalf>(fold_at(totals + f * stride, dim), a.layout.head_dim,
+                    a.o + f / a.group * a.ldo + f % a.group * a.layout.head_dim);
     }
   }
 
@@ -309,9 +398,9 @@ struct Attention {
     for (std::int64_t tile = range * kTiles;
          tile < (range + 1) * kTiles && tile * kAttentionTile <= a.position; ++tile) {
       if (a.layout.type == KvType::bf16) {
-        fold_tile<true>(a, tile, 0, partial, stride, a.scratch);
+        fold_tile<true>(a, tile, partial, a.scratch);
       } else {
-        fold_tile<false>(a, tile, 0, partial, stride, a.scratch);
+        fold_tile<false>(a, tile, partial, a.scratch);
       }
     }
   }
@@ -324,7 +413,12 @@ struct Attention {
       for (std::int64_t r = 1; r < ranges; ++r) {
         fold_range(total, fold_at(partials + (r * a.group + h) * stride, dim), dim);
       }
-      finish(total, a.layout.head_dim, a.o + h * static_cast<std::int64_t>(a.layout.head_dim));
+      float* const o = a.o + h * static_cast<std::int64_t>(a.layout.head_dim);
+      if (a.layout.type == KvType::bf16) {
+        finish<true>(total, a.layout.head_dim, o);
+      } else {
+        finish<false>(total, a.layout.head_dim, o);
+      }
     }
   }
 };

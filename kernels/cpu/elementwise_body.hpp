@@ -63,61 +63,70 @@ struct Elementwise {
     }
   }
 
-  /// The window and the taps of 16 channels stay in registers over all tokens; x is read before y
-  /// is written.
-  template <int kTaps>
-  static void conv_channels(const ConvArgs& a, std::int64_t c) {
-    V weight[kTaps];
-    V past[kTaps];  // past[kTaps - 1] is the newest
+  /// The window and the taps of 16 kVectors channels stay in registers over all tokens; x is read
+  /// before y is written. Neighbours hide each other's latencies.
+  template <int kTaps, int kVectors>
+  static void conv_channels(const ConvArgs& a, std::int64_t channel) {
+    V weight[kVectors][kTaps];
+    V past[kVectors][kTaps];  // past[.][kTaps - 1] is the newest
     CAIRN_UNROLL
-    for (int j = 0; j < kTaps; ++j) weight[j] = get(a.weight + j * a.channels, c, a.channel_end);
-    CAIRN_UNROLL
-    for (int j = 0; j + 1 < kTaps; ++j) {
-      past[j + 1] = get(a.window + j * a.channels, c, a.channel_end);
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t c = channel + 16 * v;
+      CAIRN_UNROLL
+      for (int j = 0; j < kTaps; ++j) {
+        weight[v][j] = get(a.weight + j * a.channels, c, a.channel_end);
+      }
+      CAIRN_UNROLL
+      for (int j = 0; j + 1 < kTaps; ++j) {
+        past[v][j + 1] = get(a.window + j * a.channels, c, a.channel_end);
+      }
     }
     for (std::int64_t t = 0; t < a.tokens; ++t) {
       CAIRN_UNROLL
-      for (int j = 0; j + 1 < kTaps; ++j) past[j] = past[j + 1];
-      past[kTaps - 1] = get(a.x + t * a.ldx, c, a.channel_end);
-      V acc = V::mul(weight[0], past[0]);
-      CAIRN_UNROLL
-      for (int j = 1; j < kTaps; ++j) acc = V::fma(weight[j], past[j], acc);
-      put(silu_lanes(acc), a.y + t * a.ldy, c, a.channel_end);
+      for (int v = 0; v < kVectors; ++v) {
+        const std::int64_t c = channel + 16 * v;
+        CAIRN_UNROLL
+        for (int j = 0; j + 1 < kTaps; ++j) past[v][j] = past[v][j + 1];
+        past[v][kTaps - 1] = get(a.x + t * a.ldx, c, a.channel_end);
+        V acc = V::mul(weight[v][0], past[v][0]);
+        CAIRN_UNROLL
+        for (int j = 1; j < kTaps; ++j) acc = V::fma(weight[v][j], past[v][j], acc);
+        put(silu_lanes(acc), a.y + t * a.ldy, c, a.channel_end);
+      }
     }
     CAIRN_UNROLL
-    for (int j = 0; j + 1 < kTaps; ++j) {
-      put(past[j + 1], a.window + j * a.channels, c, a.channel_end);
+    for (int v = 0; v < kVectors; ++v) {
+      CAIRN_UNROLL
+      for (int j = 0; j + 1 < kTaps; ++j) {
+        put(past[v][j + 1], a.window + j * a.channels, channel + 16 * v, a.channel_end);
+      }
     }
+  }
+  template <int kTaps>
+  static void conv_all(const ConvArgs& a) {
+    std::int64_t c = a.channel_begin;
+    for (; c + 32 <= a.channel_end; c += 32) conv_channels<kTaps, 2>(a, c);
+    for (; c < a.channel_end; c += 16) conv_channels<kTaps, 1>(a, c);
   }
 
   static void conv_silu(const ConvArgs& a) {
-    for (std::int64_t c = a.channel_begin; c < a.channel_end; c += 16) {
-      switch (a.taps) {
-        case 1:
-          conv_channels<1>(a, c);
-          break;
-        case 2:
-          conv_channels<2>(a, c);
-          break;
-        case 3:
-          conv_channels<3>(a, c);
-          break;
-        case 4:
-          conv_channels<4>(a, c);
-          break;
-        case 5:
-          conv_channels<5>(a, c);
-          break;
-        case 6:
-          conv_channels<6>(a, c);
-          break;
-        case 7:
-          conv_channels<7>(a, c);
-          break;
-        default:
-          conv_channels<8>(a, c);
-          break;
-      }
+    switch (a.taps) {
+      case 1:
+        return conv_all<1>(a);
+      case 2:
+        return conv_all<2>(a);
+      case 3:
+        return conv_all<3>(a);
+      case 4:
+        return conv_all<4>(a);
+      case 5:
+        return conv_all<5>(a);
+      case 6:
+        return conv_all<6>(a);
+      case 7:
+        return conv_all<7>(a);
+      default:
+        return conv_all<8>(a);
     }
   }
 

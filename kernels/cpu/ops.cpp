@@ -144,8 +144,8 @@ void kv_store(const KvLayout& layout, std::byte* layer, std::int32_t slot, const
       auto* to_k = reinterpret_cast<Bf16*>(keys) + 2 * slot;
       auto* to_v = reinterpret_cast<Bf16*>(values) + slot * dim;
       for (std::int64_t d = 0; d < dim; d += 2) {
-        to_k[d * kKvBlockTokens] = to_bf16(k[d]);
-        to_k[d * kKvBlockTokens + 1] = to_bf16(k[d + 1]);
+        const Bf16 pair[2] = {to_bf16(k[d]), to_bf16(k[d + 1])};
+        std::memcpy(to_k + d * kKvBlockTokens, pair, sizeof pair);
       }
       for (std::int64_t d = 0; d < dim; ++d) to_v[d] = to_bf16(v[d]);
     } else {

@@ -79,11 +79,14 @@ struct AttentionArgs {
   float* scratch = nullptr;  // [attention_scratch(...)] fp32, 64-byte aligned, per thread
 };
 
+/// Query heads that a kernel multiplies with a tile of keys at once, at most.
+inline constexpr std::int64_t kAttentionBlock = 6;
+
 /// fp32 elements of AttentionArgs::scratch.
 constexpr std::int64_t attention_scratch(std::int64_t rows, std::int64_t group,
                                          std::int64_t head_dim) {
   const std::int64_t padded = (head_dim + 15) / 16 * 16;
-  return rows * group * 2 * (padded + 16) + group * kAttentionTile;
+  return rows * group * 2 * (padded + 16) + kAttentionBlock * kAttentionTile;
 }
 
 /// fp32 elements of one range's partial result for one query head.

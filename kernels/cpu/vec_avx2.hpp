@@ -25,8 +25,8 @@ struct Vec256 {
     __m256 a, b;
   };
   static constexpr int kDeltaVectors = 1;
-  static constexpr int kAttentionHeads = 2;
-  static constexpr int kAttentionVectors = 2;
+  static constexpr int kAttentionHeads = 6;
+  static constexpr int kAttentionVectors = 1;
 
   __m256 a, b;
 
@@ -63,6 +63,27 @@ struct Vec256 {
     low.b = _mm256_castsi256_ps(_mm256_slli_epi32(y, 16));
     high.a = _mm256_castsi256_ps(_mm256_and_si256(x, mask));
     high.b = _mm256_castsi256_ps(_mm256_and_si256(y, mask));
+  }
+  CAIRN_OP Vec256 load_low(const void* p) {
+    const auto* words = static_cast<const __m256i*>(p);
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(words), 16)),
+            _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(words + 1), 16))};
+  }
+  CAIRN_OP Vec256 load_high(const void* p) {
+    const auto* words = static_cast<const __m256i*>(p);
+    const __m256i mask = _mm256_set1_epi32(~0xffff);
+    return {_mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(words), mask)),
+            _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(words + 1), mask))};
+  }
+  CAIRN_OP void interleave_half(__m256 x, __m256 y, __m256& low, __m256& high) {
+    const __m256 a = _mm256_unpacklo_ps(x, y);  // of both 128-bit halves
+    const __m256 b = _mm256_unpackhi_ps(x, y);
+    low = _mm256_permute2f128_ps(a, b, 0x20);
+    high = _mm256_permute2f128_ps(a, b, 0x31);
+  }
+  CAIRN_OP void interleave(Vec256 even, Vec256 odd, Vec256& first, Vec256& second) {
+    interleave_half(even.a, odd.a, first.a, first.b);
+    interleave_half(even.b, odd.b, second.a, second.b);
   }
   CAIRN_OP Vec256 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   CAIRN_OP Vec256 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }

@@ -21,7 +21,7 @@ struct Vec512 {
   using Int = __m512i;
   using Mask = __mmask16;
   static constexpr int kDeltaVectors = 2;
-  static constexpr int kAttentionHeads = 4;
+  static constexpr int kAttentionHeads = 6;
   static constexpr int kAttentionVectors = 4;
 
   __m512 v;
@@ -43,6 +43,19 @@ struct Vec512 {
     const __m512i word = _mm512_loadu_si512(p);
     low.v = _mm512_castsi512_ps(_mm512_slli_epi32(word, 16));
     high.v = _mm512_castsi512_ps(_mm512_and_si512(word, _mm512_set1_epi32(~0xffff)));
+  }
+  CAIRN_OP Vec512 load_low(const void* p) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16))};
+  }
+  CAIRN_OP Vec512 load_high(const void* p) {
+    return {
+        _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(~0xffff)))};
+  }
+  CAIRN_OP void interleave(Vec512 even, Vec512 odd, Vec512& first, Vec512& second) {
+    const __m512i lower = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i upper = _mm512_add_epi32(lower, _mm512_set1_epi32(8));
+    first.v = _mm512_permutex2var_ps(even.v, lower, odd.v);
+    second.v = _mm512_permutex2var_ps(even.v, upper, odd.v);
   }
   CAIRN_OP Vec512 set1(float x) { return {_mm512_set1_ps(x)}; }
   CAIRN_OP Vec512 zero() { return {_mm512_setzero_ps()}; }

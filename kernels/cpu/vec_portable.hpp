@@ -62,6 +62,28 @@ struct VecPortable {
       high.lane[i] = bits_float(word[i] & 0xffff0000U);
     }
   }
+  /// What the low halves of 16 words widen to, and the high halves.
+  static VecPortable load_low(const void* p) {
+    VecPortable low;
+    VecPortable high;
+    load_pairs(p, low, high);
+    return low;
+  }
+  static VecPortable load_high(const void* p) {
+    VecPortable low;
+    VecPortable high;
+    load_pairs(p, low, high);
+    return high;
+  }
+  /// even 0, odd 0, even 1, ...: the first 16 and the rest.
+  static void interleave(VecPortable even, VecPortable odd, VecPortable& first,
+                         VecPortable& second) {
+    for (int i = 0; i < 16; ++i) {
+      VecPortable& to = i < 8 ? first : second;
+      to.lane[2 * (i % 8)] = even.lane[i];
+      to.lane[2 * (i % 8) + 1] = odd.lane[i];
+    }
+  }
   static VecPortable set1(float x) {
     VecPortable r;
     for (float& lane : r.lane) lane = x;
