@@ -13,42 +13,53 @@ namespace {
 constexpr std::int64_t kMinRanges = 2;
 constexpr std::int64_t kRowGrain = 4;
 
+// Calls fn(part, row of the part) for the rows [begin, end) of a tile.
+template <class F>
+void for_rows(const Tile& tile, std::int64_t begin, std::int64_t end, F&& fn) {
+  for (const TilePart& part : tile.parts) {
+    const std::int64_t last = std::min<std::int64_t>(end, part.row + part.rows);
+    for (std::int64_t r = std::max<std::int64_t>(begin, part.row); r < last; ++r) {
+      fn(part, r - part.row);
+    }
+  }
+}
+
 }  // namespace
 
-void CpuBackend::store_keys(const LayerWeights& layer, std::size_t offset, const Tile& tile) {
+void CpuBackend::store_keys(const LayerWeights& layer, std::size_t offset, const TilePart& part,
+                            std::int64_t row) {
   const ModelConfig& c = config();
   const std::int64_t pairs = c.rotary_dim / 2;
   const std::int64_t key_column = 2 * static_cast<std::int64_t>(c.num_heads) * c.head_dim;
   const std::int64_t value_column =
       key_column + static_cast<std::int64_t>(c.num_kv_heads) * c.head_dim;
-  for (const TilePart& part : tile.parts) {
-    const StepSlice& slice = slices_[static_cast<std::size_t>(part.slice)];
-    split(part.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const std::int64_t row = part.row + r;
-        float* const key = wide_ + row * ld_wide_ + key_column;
-        ops_.norm_rope(key, c.head_dim, c.num_kv_heads, c.head_dim, layer.key_norm.data(),
-                       c.rms_norm_eps, cos_ + row * pairs, sin_ + row * pairs, c.rotary_dim, key,
-                       c.head_dim);
-        const std::int64_t position = part.position + r;
-        std::byte* const block = slice.kv_blocks[static_cast<std::size_t>(position / kBlockTokens)];
-        ops_.kv_store(kv_, block + offset, static_cast<std::int32_t>(position % kBlockTokens), key,
-                      wide_ + row * ld_wide_ + value_column);
-      }
-    });
-  }
+  const std::int64_t tile_row = part.row + row;
+  float* const key = wide_ + tile_row * ld_wide_ + key_column;
+  ops_.norm_rope(key, c.head_dim, c.num_kv_heads, c.head_dim, layer.key_norm.data(), c.rms_norm_eps,
+                 cos_ + tile_row * pairs, sin_ + tile_row * pairs, c.rotary_dim, key, c.head_dim);
+  const StepSlice& slice = slices_[static_cast<std::size_t>(part.slice)];
+  const std::int64_t position = part.position + row;
+  std::byte* const block = slice.kv_blocks[static_cast<std::size_t>(position / kBlockTokens)];
+  ops_.kv_store(kv_, block + offset, static_cast<std::int32_t>(position % kBlockTokens), key,
+                wide_ + tile_row * ld_wide_ + value_column);
 }
 
-void CpuBackend::rotate_queries(const LayerWeights& layer, const Tile& tile) {
+void CpuBackend::rotate_queries(const LayerWeights& layer, std::int64_t tile_row) {
   const ModelConfig& c = config();
   const std::int64_t pairs = c.rotary_dim / 2;
-  split(tile.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      ops_.norm_rope(wide_ + row * ld_wide_, 2 * static_cast<std::int64_t>(c.head_dim), c.num_heads,
-                     c.head_dim, layer.query_norm.data(), c.rms_norm_eps, cos_ + row * pairs,
-                     sin_ + row * pairs, c.rotary_dim, query_ + row * ld_mixed_, c.head_dim);
-    }
-  });
+  ops_.norm_rope(wide_ + tile_row * ld_wide_, 2 * static_cast<std::int64_t>(c.head_dim),
+                 c.num_heads, c.head_dim, layer.query_norm.data(), c.rms_norm_eps,
+                 cos_ + tile_row * pairs, sin_ + tile_row * pairs, c.rotary_dim,
+                 query_ + tile_row * ld_mixed_, c.head_dim);
+}
+
+void CpuBackend::gate_output(std::int64_t tile_row, std::int64_t kv_head) {
+  const ModelConfig& c = config();
+  const std::int32_t group = c.num_heads / c.num_kv_heads;
+  const std::int64_t column = kv_head * group * c.head_dim;
+  ops_.sigmoid_gate(mixed_ + tile_row * ld_mixed_ + column,
+                    wide_ + tile_row * ld_wide_ + 2 * column + c.head_dim,
+                    2 * static_cast<std::int64_t>(c.head_dim), group, c.head_dim);
 }
 
 kernels::AttentionArgs CpuBackend::attention_args(std::size_t offset, const TilePart& part,
@@ -92,6 +103,9 @@ void CpuBackend::attend(std::size_t offset, const Tile& tile) {
     const ScratchSlots::Lease scratch = attention_scratch_.take();
     args.scratch = scratch.data();
     ops_.attention(args);
+    for (std::int32_t r = 0; r < chunk.rows; ++r) {
+      gate_output(chunk.part->row + chunk.row + r, chunk.kv_head);
+    }
   });
 }
 
@@ -131,6 +145,7 @@ void CpuBackend::attend_by_ranges(std::size_t offset, const Tile& tile) {
     const Job& job = jobs[static_cast<std::size_t>(i)];
     ops_.attention_combine(attention_args(offset, *job.part, 0, 1, job.kv_head), job.ranges,
                            partials + job.first * range_size);
+    gate_output(job.part->row, job.kv_head);
   });
 }
 
@@ -141,19 +156,29 @@ void CpuBackend::run_attention(const LayerWeights& layer, std::int32_t index, Ti
   const std::int64_t query_columns = 2 * static_cast<std::int64_t>(c.num_heads) * c.head_dim;
   const std::int64_t query_panels =
       (query_columns + kernels::kPanelColumns - 1) / kernels::kPanelColumns;
-  if (last) {
+  const auto unread = [](const TilePart& part) { return part.read_from > 0; };
+  const bool keys_first = last && std::any_of(tile.parts.begin(), tile.parts.end(), unread);
+  if (keys_first) {
     // Rows whose logits nobody reads owe the future their keys and values, nothing else.
     gemm(layer.in, query_columns / kernels::kPanelColumns, layer.in.panels(), normed_, ld_hidden_,
          tile.rows, wide_, ld_wide_);
-    store_keys(layer, offset, tile);
+    split(tile.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+      for_rows(tile, begin, end, [&](const TilePart& part, std::int64_t row) {
+        store_keys(layer, offset, part, row);
+      });
+    });
     keep_read_rows(tile);
     if (tile.rows == 0) return;
     gemm(layer.in, 0, query_panels, normed_, ld_hidden_, tile.rows, wide_, ld_wide_);
   } else {
     gemm(layer.in, normed_, ld_hidden_, tile.rows, wide_, ld_wide_);
-    store_keys(layer, offset, tile);
   }
-  rotate_queries(layer, tile);
+  split(tile.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+    for_rows(tile, begin, end, [&](const TilePart& part, std::int64_t row) {
+      if (!keys_first) store_keys(layer, offset, part, row);
+      rotate_queries(layer, part.row + row);
+    });
+  });
 
   bool long_single_rows = tile.rows == static_cast<std::int32_t>(tile.parts.size()) &&
                           tile.rows * c.num_kv_heads < 4 * pool_.threads();
@@ -165,12 +190,6 @@ void CpuBackend::run_attention(const LayerWeights& layer, std::int32_t index, Ti
   } else {
     attend(offset, tile);
   }
-  split(tile.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      ops_.sigmoid_gate(mixed_ + row * ld_mixed_, wide_ + row * ld_wide_ + c.head_dim,
-                        2 * static_cast<std::int64_t>(c.head_dim), c.num_heads, c.head_dim);
-    }
-  });
 }
 
 }  // namespace cairn::model

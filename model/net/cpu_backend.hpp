@@ -109,6 +109,7 @@ class CpuBackend final : public Backend {
 
   // cpu_recurrent.cpp
   void run_recurrent(const LayerWeights& layer, std::int32_t index, const Tile& tile);
+  void run_gates(const LayerWeights& layer, const Tile& tile);  // wide -> decay, beta
   void convolve(const LayerWeights& layer, std::size_t offset, const TilePart& part,
                 std::int32_t key_head);
   void recur(const LayerWeights& layer, std::size_t offset, const TilePart& part,
@@ -116,8 +117,10 @@ class CpuBackend final : public Backend {
 
   // cpu_attention.cpp
   void run_attention(const LayerWeights& layer, std::int32_t index, Tile& tile, bool last);
-  void store_keys(const LayerWeights& layer, std::size_t offset, const Tile& tile);
-  void rotate_queries(const LayerWeights& layer, const Tile& tile);
+  void store_keys(const LayerWeights& layer, std::size_t offset, const TilePart& part,
+                  std::int64_t row);
+  void rotate_queries(const LayerWeights& layer, std::int64_t tile_row);
+  void gate_output(std::int64_t tile_row, std::int64_t kv_head);  // the heads that share it
   void attend(std::size_t offset, const Tile& tile);
   void attend_by_ranges(std::size_t offset, const Tile& tile);
   kernels::AttentionArgs attention_args(std::size_t offset, const TilePart& part, std::int32_t row,

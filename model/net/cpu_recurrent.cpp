@@ -10,6 +10,7 @@ namespace cairn::model {
 namespace {
 
 constexpr std::int32_t kColumnGrain = 32;  // value columns the kernel can be split at
+constexpr std::int64_t kGateRows = 16;     // rows of gates worth a chunk
 
 // Calls fn(begin, rows, save) for the runs of a part's rows between save points; `save` is where to
 // copy what a run leaves behind, or null. Whoever walks a part sees the same runs.
@@ -113,6 +114,22 @@ void CpuBackend::recur(const LayerWeights& layer, std::size_t offset, const Tile
                   layer.mix_norm.data(), c.rms_norm_eps, o, ld_mixed_);
 }
 
+void CpuBackend::run_gates(const LayerWeights& layer, const Tile& tile) {
+  const ModelConfig& c = config();
+  const std::int64_t heads = c.linear_value_heads;
+  const std::int64_t b_column = c.conv_channels() + c.value_channels();
+  // Rows are divided, not the one or two panels of weights, which every thread's cache can hold.
+  split(tile.rows, kGateRows, [&](std::int64_t begin, std::int64_t end) {
+    float* const b = wide_ + begin * ld_wide_ + b_column;
+    if (layer.gates.n() > 0) {
+      ops_.gemm(layer.gates, 0, layer.gates.panels(), normed_ + begin * ld_hidden_, ld_hidden_,
+                end - begin, b, ld_wide_);
+    }
+    ops_.gates(b + heads, b, ld_wide_, end - begin, c.linear_value_heads, layer.a_log.data(),
+               layer.dt_bias.data(), decay_ + begin * heads, beta_ + begin * heads);
+  });
+}
+
 void CpuBackend::run_recurrent(const LayerWeights& layer, std::int32_t index, const Tile& tile) {
   const ModelConfig& c = config();
   const std::size_t offset = static_cast<std::size_t>(index) * state_layer_bytes_;
@@ -120,15 +137,20 @@ void CpuBackend::run_recurrent(const LayerWeights& layer, std::int32_t index, co
   const std::int64_t key_heads = c.linear_key_heads;
   const std::int64_t value_heads = c.linear_value_heads;
   gemm(layer.in, normed_, ld_hidden_, tile.rows, wide_, ld_wide_);
-  const std::int64_t b_column = c.conv_channels() + c.value_channels();
-  if (layer.gates.n() > 0) {
-    gemm(layer.gates, normed_, ld_hidden_, tile.rows, wide_ + b_column, ld_wide_);
+  run_gates(layer, tile);
+  if (parts * key_heads >= 2 * pool_.threads()) {
+    // One job: what the convolution leaves is still in the cache when the recurrence reads it.
+    const std::int64_t each = value_heads / key_heads;
+    pool_.run(parts * key_heads, [&](std::int64_t chunk) {
+      const TilePart& part = tile.parts[static_cast<std::size_t>(chunk / key_heads)];
+      const std::int64_t key_head = chunk % key_heads;
+      convolve(layer, offset, part, static_cast<std::int32_t>(key_head));
+      for (std::int64_t head = key_head * each; head < (key_head + 1) * each; ++head) {
+        recur(layer, offset, part, static_cast<std::int32_t>(head), 0, c.linear_value_dim);
+      }
+    });
+    return;
   }
-  split(tile.rows, 16, [&](std::int64_t begin, std::int64_t end) {
-    const float* const b = wide_ + begin * ld_wide_ + b_column;
-    ops_.gates(b + value_heads, b, ld_wide_, end - begin, c.linear_value_heads, layer.a_log.data(),
-               layer.dt_bias.data(), decay_ + begin * value_heads, beta_ + begin * value_heads);
-  });
   pool_.run(parts * key_heads, [&](std::int64_t chunk) {
     convolve(layer, offset, tile.parts[static_cast<std::size_t>(chunk / key_heads)],
              static_cast<std::int32_t>(chunk % key_heads));
