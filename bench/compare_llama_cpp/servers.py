@@ -23,8 +23,11 @@ class Answer:
     token_times: list
     computed: int  # prompt tokens that were not taken from a cache
     cached: int
-    tokens: list  # ids, where the server tells them
-    log_probs: list  # of the generated tokens, where asked for
+    tokens: list  # ids
+
+    def take(self, ids, at):
+        self.token_times.extend([at] * len(ids))
+        self.tokens.extend(ids)
 
     @property
     def ttft(self):
@@ -100,7 +103,10 @@ class Server:
         with self.post(path, body) as response:
             for line in response:
                 if line.startswith(b"data: ") and line[6:].strip() != b"[DONE]":
-                    yield time.monotonic(), json.loads(line[6:])
+                    at, event = time.monotonic(), json.loads(line[6:])
+                    if "error" in event:
+                        raise RuntimeError(f"{self.name}: {event['error']}")
+                    yield at, event
 
     def stream(self, prompt, tokens, marks=(), on_token=None):
         """Sends a prompt, reads `tokens` tokens and gives the Answer.
@@ -109,7 +115,7 @@ class Server:
         on_token: called with the number of tokens that have come.
         """
         begin = time.monotonic()
-        answer = Answer(begin, [], 0, 0, [], [])
+        answer = Answer(begin, [], 0, 0, [])
         for at, event in self._events(*self._request(prompt, tokens, marks)):
             before = len(answer.token_times)
             self._take(event, at, answer)
@@ -149,9 +155,9 @@ class Cairn(Server):
         self._model, self._boundaries = pathlib.Path(model).name, boundaries
 
     def _request(self, prompt, tokens, marks):
-        # Log-probs, because a token of a model without a tokenizer has no text to be streamed by.
+        # Token ids, because a token of a model without a tokenizer has no text to be streamed by.
         body = {"model": self._model, "prompt": prompt, "max_tokens": tokens, "temperature": 0,
-                "logprobs": 0, "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}}
+                "return_token_ids": True, "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}}
         if marks and self._boundaries:
             body["cache_positions"] = list(marks)
         return "/v1/completions", body
@@ -160,8 +166,8 @@ class Cairn(Server):
         if event.get("usage"):
             answer.cached = event["usage"]["prompt_tokens_details"]["cached_tokens"]
             answer.computed = event["usage"]["prompt_tokens"] - answer.cached
-        elif event["choices"] and event["choices"][0]["finish_reason"] is None:
-            answer.token_times.append(at)
+        for choice in event["choices"]:
+            answer.take(choice["token_ids"], at)
 
     def score(self, prompt):
         """(log-probability, that of the likeliest token) of each id of a prompt after the first."""
@@ -196,9 +202,7 @@ class Peer(Server):
         return "/completion", body
 
     def _take(self, event, at, answer):
-        if event.get("tokens"):
-            answer.token_times.extend([at] * len(event["tokens"]))
-            answer.tokens.extend(event["tokens"])
+        answer.take(event.get("tokens", ()), at)
         if event.get("timings") and event.get("stop"):
             answer.computed = event["timings"]["prompt_n"]
             answer.cached = event["timings"].get("cache_n", 0)
