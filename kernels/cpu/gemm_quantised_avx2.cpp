@@ -14,6 +14,7 @@
 
 #include "kernels/cpu/gemm_quantised_avx2.hpp"
 #include "kernels/cpu/gemm_quantised_body.hpp"
+#include "kernels/cpu/quantise_rows_avx2.hpp"
 
 namespace cairn::kernels {
 
@@ -21,6 +22,11 @@ void shared::gemm_quantised_avx2(const PackedMatrix& w, std::int64_t panel_begin
                                  std::int64_t panel_end, const QuantRows& x, std::int64_t row_begin,
                                  std::int64_t rows, float* y, std::int64_t ldy) {
   GemmQuantised<QuantTileAvx2>::run(w, panel_begin, panel_end, x, row_begin, rows, y, ldy);
+}
+
+void shared::quantise_rows_avx2(const float* x, std::int64_t ldx, std::int64_t row_begin,
+                                std::int64_t row_end, const QuantRows& to) {
+  QuantiseRowsAvx2::run(x, ldx, row_begin, row_end, to);
 }
 
 }  // namespace cairn::kernels

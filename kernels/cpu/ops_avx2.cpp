@@ -17,8 +17,8 @@
 
 namespace cairn::kernels {
 
-constinit const Ops shared::kAvx2 =
-    make_table<Vec256, TileAvx2>(Isa::avx2, shared::gemm_quantised_avx2);
+constinit const Ops shared::kAvx2 = make_table<Vec256, TileAvx2>(
+    Isa::avx2, {shared::quantise_rows_avx2, shared::gemm_quantised_avx2});
 
 }  // namespace cairn::kernels
 

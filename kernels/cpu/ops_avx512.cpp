@@ -21,8 +21,8 @@
 
 namespace cairn::kernels {
 
-constinit const Ops shared::kAvx512 =
-    make_table<Vec512, WideTile<Vec512>>(Isa::avx512, shared::gemm_quantised_avx2);
+constinit const Ops shared::kAvx512 = make_table<Vec512, WideTile<Vec512>>(
+    Isa::avx512, {shared::quantise_rows_avx2, shared::gemm_quantised_avx2});
 
 }  // namespace cairn::kernels
 

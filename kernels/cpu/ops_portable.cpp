@@ -7,6 +7,6 @@
 namespace cairn::kernels {
 
 constinit const Ops shared::kPortable = make_table<VecPortable, WideTile<VecPortable>>(
-    Isa::portable, GemmQuantised<QuantTilePortable>::run);
+    Isa::portable, {shared::quantise_rows, GemmQuantised<QuantTilePortable>::run});
 
 }  // namespace cairn::kernels

@@ -22,11 +22,13 @@ void kv_store(const KvLayout& layout, std::byte* layer, std::int32_t slot,
               const float* k,   // [kv_heads, head_dim] fp32
               const float* v);  // [kv_heads, head_dim] fp32
 
-/// Ops::gemm_quantised of AVX2, also for AVX-512 without VNNI.
+/// Ops::quantise_rows and Ops::gemm_quantised of AVX2, for AVX-512 too.
+void quantise_rows_avx2(const float* x, std::int64_t ldx, std::int64_t row_begin,
+                        std::int64_t row_end, const QuantRows& to);
 void gemm_quantised_avx2(const PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
                          const QuantRows& x, std::int64_t row_begin, std::int64_t rows, float* y,
                          std::int64_t ldy);
-/// Ops::gemm_quantised of AVX-512 with VNNI.
+/// Ops::gemm_quantised where AVX-512 has VNNI.
 void gemm_quantised_vnni(const PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
                          const QuantRows& x, std::int64_t row_begin, std::int64_t rows, float* y,
                          std::int64_t ldy);

@@ -11,16 +11,21 @@
 
 namespace cairn::kernels {
 
-/// Products with integer weights have files of their own.
+/// Products with integer weights, which have files of their own.
+struct IntegerKernels {
+  decltype(Ops::quantise_rows) quantise_rows;
+  decltype(Ops::gemm_quantised) gemm_quantised;
+};
+
 template <class V, class Tile>
-constexpr Ops make_table(Isa isa, decltype(Ops::gemm_quantised) gemm_quantised) {
+constexpr Ops make_table(Isa isa, const IntegerKernels& integer) {
   using E = Elementwise<V>;
   using A = Attention<V>;
   Ops t;
   t.isa = isa;
   t.gemm = Gemm<Tile>::run;
-  t.quantise_rows = shared::quantise_rows;
-  t.gemm_quantised = gemm_quantised;
+  t.quantise_rows = integer.quantise_rows;
+  t.gemm_quantised = integer.gemm_quantised;
   t.embed_packed = shared::embed_packed;
   t.embed = shared::embed;
   t.rms_norm = E::rms_norm;
