@@ -131,8 +131,11 @@ Bits bits_of(const Answer& answer) {
   return bits;
 }
 
-EngineOptions options(const std::string& policy, int threads, int batch, std::uint64_t bytes) {
+EngineOptions options(const std::string& policy, int threads, int batch, std::uint64_t bytes,
+                      const std::string& weights = "bf16") {
   EngineOptions o;
+  o.weights = weights;
+  o.weights_cache = "off";
   o.model = CAIRN_FIXTURES "/tiny";
   o.policy = policy;
   o.threads = threads;
@@ -146,11 +149,14 @@ EngineOptions options(const std::string& policy, int threads, int batch, std::ui
 // The state of the tiny model and room for the running sequences, but far from all states.
 constexpr std::uint64_t kSmallBudget = 1'600'000;
 
-const std::map<int, Bits>& cold_answers(const std::vector<Job>& jobs, std::vector<Ids>& prompts) {
-  static std::map<int, Bits> cold;
-  static std::vector<Ids> full_prompts;
+const std::map<int, Bits>& cold_answers(const std::vector<Job>& jobs, std::vector<Ids>& prompts,
+                                        const std::string& weights = "bf16") {
+  static std::map<std::string, std::map<int, Bits>> cold_of;
+  static std::map<std::string, std::vector<Ids>> prompts_of;
+  std::map<int, Bits>& cold = cold_of[weights];
+  std::vector<Ids>& full_prompts = prompts_of[weights];
   if (cold.empty()) {
-    const auto engine = make_engine(options("none", 1, 1, kSmallBudget));
+    const auto engine = make_engine(options("none", 1, 1, kSmallBudget, weights));
     for (int i = 0; i < kRequests; ++i) {
       const Job& job = jobs[static_cast<std::size_t>(i)];
       Ids prompt = job.prompt;
@@ -243,10 +249,10 @@ Tally run_all(Engine& engine, const Metrics& metrics, const std::vector<Job>& jo
   return out;
 }
 
-void check_policy(const std::string& policy) {
+void check_policy(const std::string& policy, const std::string& weights = "bf16") {
   const std::vector<Job> jobs = make_jobs(20260501);
   std::vector<Ids> prompts;
-  const auto& cold = cold_answers(jobs, prompts);
+  const auto& cold = cold_answers(jobs, prompts, weights);
   int off_grid = 0;
   int from_decoding = 0;
   double aborted = 0;
@@ -261,7 +267,8 @@ void check_policy(const std::string& policy) {
     const int threads = 1 + run++ % 2;
     CAPTURE(policy, batch, threads);
     auto metrics = std::make_shared<Metrics>();
-    const auto engine = make_engine(options(policy, threads, batch, kSmallBudget), metrics);
+    const auto engine =
+        make_engine(options(policy, threads, batch, kSmallBudget, weights), metrics);
     set_failpoints("executor.step=sleep:1");  // steps long enough for a cancel to land in one
     const Tally out = run_all(*engine, *metrics, jobs, prompts, cold, batch);
     set_failpoints("");
@@ -301,11 +308,11 @@ TEST_CASE("warm equals cold bit for bit and pools end where they began: policy l
 TEST_CASE("warm equals cold bit for bit and pools end where they began: policy branch") {
   check_policy("branch");
 }
-TEST_CASE("warm equals cold bit for bit and pools end where they began: policy balanced:4") {
-  check_policy("balanced:4");
+TEST_CASE("warm equals cold bit for bit and pools end where they began: balanced:4, int8 weights") {
+  check_policy("balanced:4", "int8");
 }
-TEST_CASE("warm equals cold bit for bit and pools end where they began: policy dp:4") {
-  check_policy("dp:4");
+TEST_CASE("warm equals cold bit for bit and pools end where they began: dp:4, int4 weights") {
+  check_policy("dp:4", "int4");
 }
 TEST_CASE("warm equals cold bit for bit and pools end where they began: policy dp:4+branch") {
   check_policy("dp:4+branch");
