@@ -119,6 +119,12 @@ rm -rf "$work/tiny"
 "$cairn" model make --shape tiny --seed 1 "$work/tiny" >/dev/null
 "$cairn" model info "$work/tiny" | grep -q '^parameters' || fail "model info"
 refuses "$work/tiny" model make --shape tiny "$work/tiny"
+refuses /nowhere model quantize --model /nowhere
+refuses "cannot be written" model quantize --model "$work/tiny" --out /nowhere/x
+"$cairn" model quantize --model "$work/tiny" --weights int4 | grep -q 'cairn-int4.weights: int4/' || fail "model quantize"
+rm "$work/tiny/model.safetensors"
+"$cairn" bench model --model "$work/tiny" --weights int4 --lengths 16 --decode-tokens 4 --repeats 1 --threads 1 \
+  | grep -q 'weights int4/' || fail "bench model from a file of weights alone"
 [ "$("$cairn" model tokenize --model demo 'Hello')" != "[]" ] || fail "model tokenize"
 refuses "0 to 1024" bench model --shape tiny --threads 100000
 one=$("$cairn" run --model demo --prompt 'Hello' --max-tokens 8 --temperature 0 --threads 2 -q)
