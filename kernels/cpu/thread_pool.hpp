@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -17,6 +18,11 @@ namespace cairn::kernels {
 /// run() may be called from any thread; concurrent jobs wait for one another; a run() inside a
 /// chunk executes on the thread that calls it. Idle workers spin for some ten microseconds, then
 /// sleep in the kernel.
+///
+/// Each thread has a range of a job's chunks, the same one in every job of that size, so that its
+/// caches meet the same weights again; a thread that is through takes chunks from the others'
+/// ranges. What all threads write is written once a thread and range. A thread whose core another
+/// program has holds up the others for its chunk at hand, never for its range.
 class ThreadPool {
  public:
   /// `threads` < 1 counts as 1. Throws std::system_error when a thread cannot be created.
@@ -42,22 +48,33 @@ class ThreadPool {
  private:
   using Invoke = void (*)(void* fn, std::int64_t chunk);
 
+  static constexpr std::size_t kApart = 128;  // bytes: lines are fetched in pairs
+
+  // A thread's range of the running job: its end in the upper half, the next chunk to claim in the
+  // lower, which may pass the end. A successful claim keeps run() from returning, so invoke_ and
+  // fn_ are stable while a claimed chunk executes.
+  struct alignas(kApart) Range {
+    std::atomic<std::uint64_t> claims{0};
+  };
+
   void run_erased(std::int64_t chunks, Invoke invoke, void* fn);
-  void work();
-  bool claim_and_execute();
+  void hand_out(std::int64_t chunks);
+  void work(std::size_t self);
+  void take_part(std::size_t self);
+  static bool claim(Range& from, std::int64_t* chunk);
   void execute(std::int64_t chunk);
+  void wait_for_others();
   void shut_down();
 
-  std::mutex run_mutex_;  // one job at a time
-  // The job's chunks in the upper half, the next one to claim in the lower. A successful claim
-  // keeps run() from returning, so invoke_ and fn_ are stable while a claimed chunk executes.
-  alignas(64) std::atomic<std::uint64_t> claims_{0};
-  alignas(64) std::atomic<std::int32_t> pending_{0};  // chunks not finished
-  alignas(64) std::atomic<std::uint32_t> wake_{0};    // raised with every job
-  std::atomic<bool> stop_{false};
-  std::atomic<bool> failed_{false};
+  std::mutex run_mutex_;                                  // one job at a time
+  std::vector<Range> ranges_;                             // by thread, the caller of run() first
+  alignas(kApart) std::atomic<std::int64_t> pending_{0};  // chunks not reported as finished
+  // Read by all, written before a job.
+  alignas(kApart) std::atomic<std::uint32_t> wake_{0};  // raised with every job
   Invoke invoke_ = nullptr;
   void* fn_ = nullptr;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> failed_{false};
   std::exception_ptr failure_;  // written by the chunk that sets failed_
   std::vector<std::thread> workers_;
 };

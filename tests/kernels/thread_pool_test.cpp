@@ -49,6 +49,30 @@ TEST_CASE("plain writes of a chunk are visible after run") {
   }
 }
 
+TEST_CASE("a thread that is held up in a chunk does not hold up the rest of its range") {
+  constexpr std::int64_t kChunks = 12;
+  ThreadPool pool(2);
+  for (std::int64_t held = 0; held < kChunks; ++held) {
+    std::atomic<std::int64_t> others{0};
+    std::atomic<bool> in_time{true};
+    pool.run(kChunks, [&](std::int64_t c) {
+      if (c != held) {
+        ++others;
+        return;
+      }
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (others.load() < kChunks - 1) {
+        if (std::chrono::steady_clock::now() > end) {
+          in_time = false;
+          return;
+        }
+        std::this_thread::yield();
+      }
+    });
+    REQUIRE(in_time.load());
+  }
+}
+
 TEST_CASE("an exception of a chunk reaches the caller and the pool goes on") {
   for (const int threads : {1, 2, 3}) {
     ThreadPool pool(threads);
