@@ -6,10 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 
 PACKAGE = "llama-cpp-python"
-VERSION = "0.3.36"  # the first known good one; older than 0.3.20 lack the architecture
+VERSION = "0.3.36"  # known to build, and to run the architecture
 
 # Parts of its build that need what is not in the package, or that nothing here uses.
 _COMMON = {
@@ -52,8 +51,7 @@ def fetch(root, version):
     archive = next(downloads.glob(f"*{version}.tar.gz"))
     unpacked = root / "unpacking"
     shutil.rmtree(unpacked, ignore_errors=True)
-    with tarfile.open(archive) as tar:
-        tar.extractall(unpacked, filter="data") if hasattr(tarfile, "data_filter") else tar.extractall(unpacked)
+    shutil.unpack_archive(archive, unpacked)
     next(unpacked.iterdir()).rename(source)
     return source
 

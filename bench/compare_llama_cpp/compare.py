@@ -33,6 +33,7 @@ class Setup:
     peer: build_peer.Build
     threads: int
     rounds: int
+    workload_rounds: int
     lengths: tuple
     formats: dict  # the peer's format to cairn's, None where this cairn lacks it
     server_weights: str  # the same of the servers' format
@@ -61,6 +62,7 @@ def arguments():
     parser.add_argument("--server-format", choices=list(FORMATS), default="Q8_0",
                         help="of the servers in W1 to W6 and the streams")
     parser.add_argument("--rounds", type=int, default=5, help="samples to take the median of")
+    parser.add_argument("--workload-rounds", type=int, default=5, help="the same for W1 to W6, which take minutes")
     parser.add_argument("--threads", type=int, default=cores, help="of both programs")
     parser.add_argument("--quick", action="store_true", help="one round, prompts of 512 tokens only")
     parser.add_argument("--fresh", action="store_true", help="measure again what is there already")
@@ -110,7 +112,8 @@ def make_setup(args):
     checkpoint = Checkpoint(directory)
     kinds = {*args.formats, args.server_format}
     gguf = {kind: gguf_of(folder, checkpoint, args.shape, kind) for kind in kinds}
-    rounds, lengths = (1, (512,)) if args.quick else (args.rounds, (512, 2048))
+    lengths = (512,) if args.quick else (512, 2048)
+    rounds, workload_rounds = (1, 1) if args.quick else (args.rounds, args.workload_rounds)
     inputs = {"cairn": file_digest(args.cairn), "peer": peer.version, "builds": build_peer.VARIANTS,
               "shape": args.shape, "threads": args.threads, "lengths": list(lengths),
               "server_format": args.server_format}
@@ -118,7 +121,7 @@ def make_setup(args):
         inputs["at"] = time.time()
     there = {kind: weights_if_there(args.cairn, FORMATS[kind]) for kind in kinds}
     return Setup(args.cairn.resolve(), directory, gguf_model.Shape(checkpoint.config).vocab, gguf, peer,
-                 args.threads, rounds, lengths, {k: there[k] for k in args.formats},
+                 args.threads, rounds, workload_rounds, lengths, {k: there[k] for k in args.formats},
                  there[args.server_format], machine.Lock(args.lock), Store(folder / "samples", inputs),
                  folder)
 
@@ -126,7 +129,8 @@ def make_setup(args):
 def run_same(setup, report, args):
     """The tiny model, with several value heads a key head; the demo model, trained and so with clear
     first choices; and the shape itself."""
-    models = {"tiny": REPOSITORY / "tests/fixtures/tiny", "demo": REPOSITORY / "model/demo", args.shape: setup.checkpoint}
+    models = {"tiny": REPOSITORY / "tests/fixtures/tiny", "demo": REPOSITORY / "model/demo",
+              args.shape: setup.checkpoint}
     for name, directory in models.items():
         checkpoint = Checkpoint(directory)
         gguf = gguf_of(setup.folder, checkpoint, name, "BF16")
@@ -142,7 +146,8 @@ def run_same(setup, report, args):
 def run(setup, args, priority):
     report = Report([("machine", f"{machine.cpu_name()}, {setup.threads} threads, {priority}"),
                      ("peer", f"{setup.peer.version}, built with {setup.peer.flags}"),
-                     ("weights", f"{args.shape}, random; medians of {setup.rounds}")])
+                     ("weights", f"{args.shape}, random"),
+                     ("medians", f"of {setup.rounds}, in W1 to W6 of {setup.workload_rounds}")])
     for stage in args.only:
         if stage == "same":
             run_same(setup, report, args)

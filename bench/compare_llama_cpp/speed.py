@@ -64,11 +64,8 @@ def in_turns(setup, kind, weights, lengths, name, busy=False):
             sides = {"peer": lambda: peer_speeds(setup, kind, lengths)}
             if weights:
                 sides["cairn"] = lambda: cairn_speeds(setup, weights, lengths)
-            sample = {}
-            for side, measure in sides.items():
-                with setup.lock.held(), machine.busy_neighbour() if busy else contextlib.nullcontext():
-                    sample[side] = measure()
-            return sample
+            with setup.lock.held(), machine.busy_neighbour() if busy else contextlib.nullcontext():
+                return {side: measure() for side, measure in sides.items()}
         setup.progress(f"{name} {kind}: round {number + 1} of {setup.rounds}")
         rounds.append(setup.store.sample(f"{name}-{kind}-{number}", one_round))
     return rounds

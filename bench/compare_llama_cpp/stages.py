@@ -120,7 +120,7 @@ def workload(setup, report, name, kind, weights):
     best_flags, boundaries = PEER_BEST[name]
     modes = {"default": ((), False), "best settings": (best_flags, boundaries)}
     samples = {mode: [] for mode in modes}
-    for number in range(setup.rounds):
+    for number in range(setup.workload_rounds):
         for mode, (flags, told) in modes.items():
             def one_round():
                 sample = {}
@@ -130,7 +130,7 @@ def workload(setup, report, name, kind, weights):
                     with _server(setup, side, kind, weights, flags, told) as server, setup.lock.held():
                         sample[side] = WORKLOADS[name](server, Prompts(setup.vocabulary, number))
                 return sample
-            setup.progress(f"{name} {mode}: round {number + 1} of {setup.rounds}")
+            setup.progress(f"{name} {mode}: round {number + 1} of {setup.workload_rounds}")
             samples[mode].append(setup.store.sample(f"{name}-{kind}-{mode}-{number}".replace(" ", "_"), one_round))
     for mode in modes:
         peer = _median_rows(samples[mode], "peer")
