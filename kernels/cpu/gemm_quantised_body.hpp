@@ -25,6 +25,8 @@ struct QuantTile {
   float* y = nullptr;  // [rows, ldy], 64 columns
   std::int64_t ldy = 0;
   bool resume = false;  // y holds the sum of the groups before
+  // What is multiplied next, or null: this block fetches the first half of each 256 bytes of it.
+  const std::byte* ahead = nullptr;
 };
 
 /// In plain C++, one row at a time.
@@ -75,6 +77,7 @@ struct GemmQuantised {
       t.ld_groups = x.groups;
       t.ldy = ldy;
       t.resume = g > 0;
+      const std::byte* next = t.w + static_cast<std::size_t>(t.groups) * group_bytes(kFormat);
       for (std::int64_t b = 0; b < blocks; ++b) {
         const std::int64_t begin = rows * b / blocks;
         const std::int64_t row = row_begin + begin;
@@ -82,6 +85,9 @@ struct GemmQuantised {
         t.scales = x.scales + row * x.groups + g;
         t.corrections = x.corrections + row * x.groups + g;
         t.y = y + begin * ldy;
+        // One block meets its weights as the processor fetches them. Of more, the first would wait
+        // for memory and the others for the first: two share the fetching of the next weights.
+        t.ahead = blocks > 1 && b < 2 ? next + 128 * b : nullptr;
         tile<kFormat>(static_cast<int>(rows * (b + 1) / blocks - begin), t);
       }
     }

@@ -18,7 +18,7 @@ namespace {
 /// 64 columns by up to six rows: 24 sums, 4 weights, one broadcast.
 struct QuantTileVnni {
   static constexpr int kMaxRows = 6;
-  static constexpr std::int64_t kGroups = 16;
+  static constexpr std::int64_t kGroups = 8;
 
   template <int kRows, WeightFormat kFormat>
   static void run(const QuantTile& t) {
@@ -36,6 +36,11 @@ struct QuantTileVnni {
           sum[r][c] = reinterpret_cast<Ints>(_mm512_set1_epi32(t.corrections[r * t.ld_groups + g]));
       }
       for (std::int64_t k = 0; k < quant_group(kFormat); k += kStep, w += 4 * kPanelColumns) {
+        if (t.ahead != nullptr) {
+          const std::byte* ahead = t.ahead + (w - t.w);
+          __builtin_prefetch(ahead, 0, 2);
+          __builtin_prefetch(ahead + 64, 0, 2);
+        }
         CAIRN_UNROLL
         for (int half = 0; half < kStep / 4; ++half) {
           Ints b[4];
