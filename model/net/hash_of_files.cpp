@@ -40,10 +40,11 @@ bool holds_tensors(const std::filesystem::path& file) {
 
 std::optional<std::uint64_t> hash_of_files(const std::string& directory) {
   std::vector<std::string> names;
-  std::error_code error;
+  std::error_code error, ignored;
   for (std::filesystem::directory_iterator it(directory, error), end; it != end;
        it.increment(error)) {
-    if (holds_tensors(it->path())) names.push_back(it->path().filename().string());
+    if (!holds_tensors(it->path()) || !it->is_regular_file(ignored)) continue;
+    names.push_back(it->path().filename().string());
   }
   if (names.empty()) return std::nullopt;
   std::sort(names.begin(), names.end());

@@ -61,6 +61,7 @@ void write_model_directory(const ModelConfig& config, std::uint64_t seed,
     total += static_cast<std::uint64_t>(spec.elements() * item_bytes(spec));
   }
   std::vector<TensorEntry> entries;
+  entries.reserve(specs.size());
   for (const TensorSpec& spec : specs) {
     entries.push_back(
         {file_name_of(spec, kTextPrefix), spec.published_f32 ? "F32" : "BF16", spec.shape});

@@ -61,10 +61,13 @@ std::string difference(std::string_view stored, const About& wanted) {
   for (const auto& [name, value] : wanted) {
     const std::string_view line = stored.substr(0, stored.find('\n'));
     stored.remove_prefix(std::min(stored.size(), line.size() + 1));
-    if (!line.starts_with(name + "=")) return "it says nothing of its " + name;
+    std::string why = "its ";
+    if (!line.starts_with(name) || line.substr(name.size(), 1) != "=") {
+      return why.append(name).append(" is not told");
+    }
     const std::string_view found = line.substr(name.size() + 1);
     if (found == value || (name == kSource && value.empty())) continue;
-    return "its " + name + " is " + std::string(found) + ", expected " + value;
+    return why.append(name).append(" is ").append(found).append(", expected ").append(value);
   }
   return stored.empty() ? "" : "it says more than is known here";
 }
