@@ -63,6 +63,8 @@ struct Elementwise {
     }
   }
 
+  /// Rows lie too far apart for the processor to guess the next one.
+  static constexpr std::int64_t kConvAhead = 8;
   /// The window and the taps of 16 kVectors channels stay in registers over all tokens; x is read
   /// before y is written. Neighbours hide each other's latencies.
   template <int kTaps, int kVectors>
@@ -82,9 +84,11 @@ struct Elementwise {
       }
     }
     for (std::int64_t t = 0; t < a.tokens; ++t) {
+      const float* const later = a.x + (t + kConvAhead) * a.ldx + channel;
       CAIRN_UNROLL
       for (int v = 0; v < kVectors; ++v) {
         const std::int64_t c = channel + 16 * v;
+        __builtin_prefetch(later + 16 * v, 1);
         CAIRN_UNROLL
         for (int j = 0; j + 1 < kTaps; ++j) past[v][j] = past[v][j + 1];
         past[v][kTaps - 1] = get(a.x + t * a.ldx, c, a.channel_end);

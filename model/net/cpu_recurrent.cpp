@@ -10,6 +10,7 @@ namespace cairn::model {
 namespace {
 
 constexpr std::int32_t kColumnGrain = 32;  // value columns the kernel can be split at
+constexpr std::int32_t kConvRows = 32;     // of one head: the norm finds them in the first cache
 constexpr std::int64_t kGateRows = 16;     // rows of gates worth a chunk
 
 // Calls fn(begin, rows, save) for the runs of a part's rows between save points; `save` is where to
@@ -61,14 +62,17 @@ void CpuBackend::convolve(const LayerWeights& layer, std::size_t offset, const T
     }
   };
   for_runs(slice, part, [&](std::int32_t begin, std::int32_t rows, std::byte* save) {
-    float* const first = wide_ + (part.row + begin) * ld_wide_;
-    args.tokens = rows;
-    run_channels(key_head * dk, (key_head + 1) * dk, first, save);
-    run_channels(keys + key_head * dk, keys + (key_head + 1) * dk, first, save);
-    run_channels(2 * keys + key_head * group, 2 * keys + (key_head + 1) * group, first, save);
+    for (std::int32_t done = 0; done < rows; done += kConvRows) {
+      float* const first = wide_ + (part.row + begin + done) * ld_wide_;
+      args.tokens = std::min(kConvRows, rows - done);
+      std::byte* const after = done + kConvRows < rows ? nullptr : save;
+      run_channels(key_head * dk, (key_head + 1) * dk, first, after);
+      run_channels(keys + key_head * dk, keys + (key_head + 1) * dk, first, after);
+      run_channels(2 * keys + key_head * group, 2 * keys + (key_head + 1) * group, first, after);
+      float* const q = first + key_head * dk;
+      ops_.l2_norm_qk(q, q + keys, ld_wide_, args.tokens, 1, c.linear_key_dim);
+    }
   });
-  float* const q = wide_ + part.row * ld_wide_ + key_head * dk;
-  ops_.l2_norm_qk(q, q + keys, ld_wide_, part.rows, 1, c.linear_key_dim);
 }
 
 void CpuBackend::recur(const LayerWeights& layer, std::size_t offset, const TilePart& part,
