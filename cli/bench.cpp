@@ -58,7 +58,9 @@ struct Report {
                             static_cast<double>(head_parameters);
     return 2 * products / s.seconds * 1e-9;
   }
-  double prefill_percent(const Speed& s) const { return 100 * prefill_gflops(s) / limits->gflops; }
+  bool integer() const { return backend.weights.starts_with("int"); }
+  double limit_gops() const { return integer() ? limits->int8_gops : limits->gflops; }
+  double prefill_percent(const Speed& s) const { return 100 * prefill_gflops(s) / limit_gops(); }
   double decode_gbytes() const { return decode_bytes * decode.per_second() * 1e-9; }
   double decode_percent() const { return 100 * decode_gbytes() / limits->read_gbytes_per_s; }
 };
@@ -170,6 +172,7 @@ std::string to_json(const Report& r) {
   json.key("gemm").string(r.backend.gemm).key("threads").integer(r.backend.threads);
   if (r.limits) {
     json.key("limits").begin_object().key("fma_gflops").number(r.limits->gflops);
+    json.key("int8_gops").number(r.limits->int8_gops);
     json.key("read_gbytes_per_s").number(r.limits->read_gbytes_per_s).end_object();
   }
   json.key("prefill").begin_array();
@@ -180,7 +183,9 @@ std::string to_json(const Report& r) {
         .key("prefill_tokens_per_s")
         .number(s.per_second());
     json.key("gflops").number(r.prefill_gflops(s));
-    if (r.limits) json.key("percent_of_fma").number(r.prefill_percent(s));
+    if (r.limits) {
+      json.key(r.integer() ? "percent_of_int8" : "percent_of_fma").number(r.prefill_percent(s));
+    }
     json.end_object();
   }
   json.end_array().key("decode_tokens_per_s").number(r.decode.per_second());
@@ -196,8 +201,9 @@ void print(const Report& r) {
               static_cast<double>(r.parameters) * 1e-6, on.device.c_str(), on.isa.c_str(),
               on.weights.c_str(), on.kv.c_str());
   if (r.limits) {
-    std::printf("%d threads\nthis machine, now: %.1f GFLOP/s, reads %.1f GB/s\n", on.threads,
-                r.limits->gflops, r.limits->read_gbytes_per_s);
+    std::printf(
+        "%d threads\nthis machine, now: fp32 %.1f GFLOP/s, int8 %.1f GOP/s, reads %.1f GB/s\n",
+        on.threads, r.limits->gflops, r.limits->int8_gops, r.limits->read_gbytes_per_s);
   } else {
     std::printf("GEMM %s\n", on.gemm.c_str());
   }

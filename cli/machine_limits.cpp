@@ -15,7 +15,8 @@
 namespace cairn::cli {
 namespace {
 
-constexpr int kRuns = 50;  // short ones, so that some are undisturbed
+constexpr int kRuns = 50;               // short ones, so that some are undisturbed
+constexpr double kLeastSeconds = 0.15;  // longer than a thread waits for a busy core
 constexpr std::int64_t kRounds = 100000;
 constexpr std::size_t kLineDoubles = 8;  // threads write to a cache line each
 constexpr std::size_t kReadBytes = std::size_t{512} << 20;
@@ -24,14 +25,15 @@ constexpr std::int64_t kReadParts = 8;  // timed one by one; each was last read 
 // Best of several: other work on the machine only ever adds time.
 template <class Work>
 double best_seconds(Work work) {
+  using Seconds = std::chrono::duration<double>;
+  const auto first = std::chrono::steady_clock::now();
   double best = 1e30;
-  for (int i = 0; i < kRuns; ++i) {
+  for (int i = 0;; ++i) {
     const auto begin = std::chrono::steady_clock::now();
+    if (i >= kRuns && Seconds(begin - first).count() > kLeastSeconds) return best;
     work();
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    best = std::min(best, time.count());
+    best = std::min(best, Seconds(std::chrono::steady_clock::now() - begin).count());
   }
-  return best;
 }
 
 // Billions of operations a second of all threads. `run` executes rounds and returns the operations.
