@@ -17,6 +17,72 @@ std::int64_t row_bytes(std::int64_t k, WeightFormat format) {
   return quant_groups(k, format) * quant_group(format) + 64;
 }
 
+/// Four values: packing runs on any processor and must have one order.
+using Four [[gnu::vector_size(16)]] = float;
+
+/// A group's integers, and how well they fit: what they leave of the values is least with the scale
+/// vq / qq, and then is smaller the larger vq^2 / qq.
+template <std::int64_t kGroup>
+struct Rounded {
+  Four q[kGroup / 4];
+  float vq = 0.0F;  // sum of value * integer
+  float qq = 0.0F;  // sum of integer^2
+
+  Rounded(const float* values, float inverse, float low, float high) {
+    Four value_sums = {}, square_sums = {};
+    for (std::int64_t i = 0; i < kGroup / 4; ++i) {
+      Four value;
+      std::memcpy(&value, values + 4 * i, sizeof value);
+      const Four scaled = value * inverse;
+      const Four below = scaled < low ? Four{} + low : scaled;
+      const Four kept = below > high ? Four{} + high : below;
+      q[i] = (kept + 0x1.8p23F) - 0x1.8p23F;  // as quant_round
+      value_sums += value * q[i];
+      square_sums += q[i] * q[i];
+    }
+    vq = (value_sums[0] + value_sums[1]) + (value_sums[2] + value_sums[3]);
+    qq = (square_sums[0] + square_sums[1]) + (square_sums[2] + square_sums[3]);
+  }
+
+  void store(std::int8_t* to) const {
+    for (std::int64_t i = 0; i < kGroup; ++i) to[i] = static_cast<std::int8_t>(q[i / 4][i % 4]);
+  }
+};
+
+bool usable(float scale) { return std::isfinite(1.0F / scale) && std::isfinite(scale); }
+
+/// The largest value becomes 127 or -127.
+Bf16 quantise_int8(const float* values, float extreme, std::int8_t* q) {
+  const Bf16 scale = to_bf16(std::abs(extreme) / 127.0F);
+  if (!usable(to_float(scale))) return Bf16{0};
+  Rounded<quant_group(WeightFormat::int8)>(values, 1.0F / to_float(scale), -127.0F, 127.0F)
+      .store(q);
+  return scale;
+}
+
+/// The scale of least squared error among some that cut or spare the largest value, in either sign
+/// because the range is one longer below zero.
+Bf16 quantise_int4(const float* values, float extreme, std::int8_t* q) {
+  constexpr float kEnds[] = {-9.2F, -8.6F, -8.0F, -7.4F, -6.8F, 6.4F, 7.0F, 7.7F, 8.4F};
+  Bf16 best{0};
+  float best_gain = 0.0F;
+  for (const float end : kEnds) {
+    const float scale = extreme / end;
+    if (!usable(scale)) continue;
+    const Rounded<quant_group(WeightFormat::int4)> r(values, 1.0F / scale, -8.0F, 7.0F);
+    // The sums of huge values leave fp32; such a group keeps the scale that it was rounded with.
+    const float fitted = r.vq / r.qq;
+    const Bf16 held = to_bf16(usable(fitted) ? fitted : scale);
+    const float share = r.vq / extreme;
+    const float gain = share * share / r.qq;
+    if (!usable(to_float(held)) || !(gain > best_gain)) continue;
+    best = held;
+    best_gain = gain;
+    r.store(q);
+  }
+  return best;
+}
+
 }  // namespace
 
 Bf16 quantise_weights(WeightFormat format, const float* values, std::int8_t* q) {
@@ -26,17 +92,9 @@ Bf16 quantise_weights(WeightFormat format, const float* values, std::int8_t* q) 
     check(std::isfinite(values[i]), "only finite weights can be quantised");
     if (std::abs(values[i]) > std::abs(extreme)) extreme = values[i];
   }
-  const float low = format == WeightFormat::int8 ? -127.0F : -8.0F;
-  const float high = format == WeightFormat::int8 ? 127.0F : 7.0F;
-  const Bf16 scale = to_bf16(extreme / low);
-  const float inverse = 1.0F / to_float(scale);
-  if (!std::isfinite(inverse)) {
-    std::fill(q, q + group, std::int8_t{0});
-    return Bf16{0};
-  }
-  for (std::int64_t i = 0; i < group; ++i) {
-    q[i] = static_cast<std::int8_t>(quant_round(std::clamp(values[i] * inverse, low, high)));
-  }
+  const Bf16 scale = format == WeightFormat::int8 ? quantise_int8(values, extreme, q)
+                                                  : quantise_int4(values, extreme, q);
+  if (to_float(scale) == 0.0F) std::fill(q, q + group, std::int8_t{0});
   return scale;
 }
 

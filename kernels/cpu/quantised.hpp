@@ -19,7 +19,7 @@ namespace cairn::kernels {
 
 /// Of the integer panels: raised whenever their layout or the rounding to them changes, because
 /// files of packed weights store it.
-inline constexpr std::uint32_t kQuantisedLayout = 1;
+inline constexpr std::uint32_t kQuantisedLayout = 2;
 
 /// Values of k that share a scale. `format` is an integer one, here and below.
 constexpr std::int64_t quant_group(WeightFormat format) {
@@ -47,9 +47,9 @@ constexpr std::size_t group_bytes(WeightFormat format) {
          static_cast<std::size_t>(kPanelColumns * quant_group(format) * halves / 2);
 }
 
-/// Chooses scale and integers of one group. int8: integers in [-127, 127]. int4: in [-8, 7], and
-/// the scale may be negative. A group whose scale would vanish becomes zeros with scale 0. Throws
-/// InvariantError when a value is not finite.
+/// Chooses scale and integers of one group. int8: integers in [-127, 127]. int4: in [-8, 7], the
+/// scale of least squared error among nine, which may be negative. A group whose scale would vanish
+/// becomes zeros with scale 0. Throws InvariantError when a value is not finite.
 Bf16 quantise_weights(WeightFormat format,
                       const float* values,  // [quant_group(format)] fp32
                       std::int8_t* q);      // [quant_group(format)]
