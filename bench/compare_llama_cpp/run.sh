@@ -5,7 +5,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 venv=$here/../../build/compare_llama_cpp/venv
 export PYTHONDONTWRITEBYTECODE=1
-if [ ! -x "$venv/bin/numpy-config" ]; then
+if ! "$venv/bin/python" -c 'import numpy' 2>/dev/null; then
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet 'numpy>=1.26'
 fi

@@ -87,7 +87,7 @@ def streams(setup, report, kind, weights):
     """Streams that decode together, through both servers, which stay up and take turns."""
     tokens = STREAM_TOKENS
     for count in STREAM_COUNTS:
-        name = f"streams-{kind}-{count}"
+        name = f"streams-{kind}-{count}-of-{setup.rounds}"
 
         def all_rounds():
             samples = []
