@@ -22,13 +22,13 @@ struct Ask {
 
 struct ForestOptions {
   DemandOptions demand;
-  std::size_t interior = 4;        // planned positions of a prompt
-  std::size_t interior_spare = 8;  // while nothing has had to be evicted
-  std::size_t structural = 16;     // of its message starts: the first and the last ones
-  bool known = true;               // known nodes that are computed again are planned for, too
-  double entry = 2;                // a planned position must be worth this many times the price
-  double price_keep = 0.95;        // of the moving average of dropped densities
-  std::int32_t round_from = 512;   // depth from which branch and interior positions are rounded
+  std::size_t interior = 4;         // planned positions of a prompt
+  std::size_t interior_spare = 16;  // while nothing has had to be evicted
+  std::size_t structural = 16;      // of its message starts: the first and the last ones
+  bool known = true;                // known nodes that are computed again are planned for, too
+  double entry = 2;                 // a planned position must be worth this many times the price
+  double price_keep = 0.95;         // of the moving average of dropped densities
+  std::int32_t round_from = 512;    // depth from which branch and interior positions are rounded
   std::int32_t round_to = 32;
   std::int64_t exact_below = 64;  // claims up to which what goes is solved for exactly
   double byte_worth = 1;          // there: of a byte left free, in prices

@@ -211,7 +211,7 @@ TEST_CASE("a write that costs more than it can bring is not made") {
     for (int i = 0; i < 100; ++i) run.request({.length = 1000});
     return run.result().states_written;
   };
-  CHECK(written(0) == 900);  // the end and eight inside
+  CHECK(written(0) == 1700);  // the end and sixteen inside
   CHECK(written(1e9) == 100);
 }
 
