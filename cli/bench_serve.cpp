@@ -23,6 +23,8 @@ namespace {
 
 using load::Kind;
 
+constexpr std::int64_t kAnyNumber = 1'000'000'000;  // of requests, where --duration ends a pass
+
 struct ServeBenchFlags {
   EngineFlags engine;
   load::LoadOptions load;
@@ -84,9 +86,11 @@ Facts facts_of(const ServeBenchFlags& flags) {
   add("message-tokens", w.message_tokens);
   add("short-tokens", w.short_tokens);
   add("max-tokens", o.ask.max_tokens);
-  std::string limits = "requests " + std::to_string(o.limits.requests);
-  if (o.limits.seconds) limits += ", seconds " + number(*o.limits.seconds);
-  limits += ", timeout " + number(flags.timeout_seconds) + " s";
+  std::string limits;
+  if (o.limits.requests < kAnyNumber)
+    limits = "requests " + std::to_string(o.limits.requests) + ", ";
+  if (o.limits.seconds) limits += "seconds " + number(*o.limits.seconds) + ", ";
+  limits += "timeout " + number(flags.timeout_seconds) + " s";
   return {
       {"workload", shares},
       {"sizes", sizes},
@@ -157,7 +161,7 @@ void complete(ServeBenchFlags& flags) {
   o.ask.chat_messages = !flags.chat_ids;
   if (flags.drop == "first") o.drop = load::Drop::first;
   if (flags.drop == "each") o.drop = load::Drop::each;
-  if (o.limits.requests == 0) o.limits.requests = o.limits.seconds ? 1'000'000'000 : 64;
+  if (o.limits.requests == 0) o.limits.requests = o.limits.seconds ? kAnyNumber : 64;
   if (!flags.html.empty()) check_writable(flags.html);  // rather now than after the work
   if (!flags.json.empty() && flags.json != "-") check_writable(flags.json);
 }
@@ -274,7 +278,7 @@ void add_run_flags(CLI::App& command, ServeBenchFlags& flags) {
   command
       .add_option("--requests", limits.requests,
                   "Of a pass (0: 64, or what --duration lets through)")
-      ->check(CLI::Range(0, 1'000'000'000))
+      ->check(CLI::Range(std::int64_t{0}, kAnyNumber))
       ->capture_default_str();
   command
       .add_option("--duration", limits.seconds, "Seconds of a pass, after which nothing is sent")
