@@ -21,6 +21,7 @@ constexpr std::int32_t kBlocksAhead = 4;  // asked for at once for one decoding 
 // Prompt rows with logits in one step, over all prompts: each is a vocabulary of floats.
 constexpr std::int32_t kLogprobRows = 64;
 constexpr std::int32_t kWorthKeeping = 16;  // tokens of a cancelled prompt
+constexpr std::int32_t kSettled = 4;        // tokens of an answer whose reader minds a pause
 
 double seconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -91,6 +92,7 @@ struct BatchLoop::Impl {
 
   void end_cancelled(StepReport& report);
   void plan(StepReport& report);
+  bool keeps_pace(std::int32_t budget) const;
   void claim_prompts();
   StepShape shape_with(std::int32_t budget);
   void add_prompts(std::int32_t budget, StepReport& report);
@@ -133,6 +135,18 @@ void BatchLoop::Impl::plan(StepReport& report) {
   add_prompts(std::max(options.max_step_tokens - report.decode_rows, 1), report);
 }
 
+// Whether the step is to be short for those that decode: not when all of them have only begun and
+// one step is all that the prompts take. Requests that come together then start together.
+bool BatchLoop::Impl::keeps_pace(std::int32_t budget) const {
+  if (!pace.cuts() || shape.decode_rows == 0) return false;
+  const bool settled = std::any_of(parts.begin(), parts.end(), [](const Part& part) {
+    return part.running->sequence.generated() >= kSettled;
+  });
+  std::int64_t left = 0;
+  for (const PrefillClaim& claim : claims) left += claim.left;
+  return settled || left > budget;
+}
+
 void BatchLoop::Impl::claim_prompts() {
   prompts.clear();
   claims.clear();
@@ -164,7 +178,7 @@ StepShape BatchLoop::Impl::shape_with(std::int32_t budget) {
 
 void BatchLoop::Impl::add_prompts(std::int32_t budget, StepReport& report) {
   const StepShape full = shape_with(budget);
-  if (shape.decode_rows > 0 && pace.cuts()) {
+  if (keeps_pace(budget)) {
     budget = pace.rows(full.prefill_rows, [this](std::int32_t rows) { return shape_with(rows); });
   }
   shape = shape_with(budget);

@@ -31,7 +31,8 @@ struct BatchOptions {
   // timing a restore there means waiting before and after it: every kRestoresPerTimed-th is.
   model::Arena* arena = nullptr;
   // A step with decode rows has so many prefill rows that it is expected to end in time; 0: as many
-  // as fit. Prefill advances whatever the target (engine/batch/step_pace.hpp).
+  // as fit. Prefill advances whatever the target (engine/batch/step_pace.hpp), and prompts that end
+  // in one step beside answers of a few tokens are not held back.
   double max_step_seconds = 0;
   // What steps are timed by; empty: the steady clock.
   std::function<std::chrono::steady_clock::time_point()> now = {};

@@ -66,16 +66,17 @@ class ThreadPool {
   void wait_for_others();
   void shut_down();
 
-  std::mutex run_mutex_;                                  // one job at a time
-  std::vector<Range> ranges_;                             // by thread, the caller of run() first
-  alignas(kApart) std::atomic<std::int64_t> pending_{0};  // chunks not reported as finished
   // Read by all, written before a job.
   alignas(kApart) std::atomic<std::uint32_t> wake_{0};  // raised with every job
-  Invoke invoke_ = nullptr;
-  void* fn_ = nullptr;
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};
-  std::exception_ptr failure_;  // written by the chunk that sets failed_
+  Invoke invoke_ = nullptr;
+  void* fn_ = nullptr;
+  std::vector<Range> ranges_;  // by thread, the caller of run() first
+  // Written by all.
+  alignas(kApart) std::atomic<std::int64_t> pending_{0};  // chunks not reported as finished
+  std::exception_ptr failure_;                            // written by the chunk that sets failed_
+  std::mutex run_mutex_;                                  // one job at a time
   std::vector<std::thread> workers_;
 };
 

@@ -161,3 +161,22 @@ TEST_CASE("prompts that nobody waits beside have the whole step") {
   for (int i = 0; i < 3; ++i) REQUIRE(rig.step().prefill_rows == 256);
   rig.run();
 }
+
+TEST_CASE("short prompts right behind one another are not held back, a settled stream's are") {
+  for (const bool settled : {false, true}) {
+    Rig rig({.max_step_tokens = 256, .max_step_seconds = 1e-9});
+    rig.loop.admit(rig.spec(1, random_ask(1, 40, 30)));
+    for (int i = 0; i < (settled ? 6 : 1); ++i) rig.step();
+    for (SequenceId id = 2; id < 5; ++id) rig.loop.admit(rig.spec(id, random_ask(id, 60, 4)));
+    const StepReport report = rig.step();
+    CHECK(report.decode_rows == 1);
+    CHECK(report.prefill_rows == (settled ? StepPace::kLeastRows : 180));
+    rig.run();
+  }
+  Rig rig({.max_step_tokens = 256, .max_step_seconds = 1e-9});
+  rig.loop.admit(rig.spec(1, random_ask(1, 40, 30)));
+  rig.step();
+  rig.loop.admit(rig.spec(2, random_ask(2, 300, 4)));  // more than one step
+  CHECK(rig.step().prefill_rows == StepPace::kLeastRows);
+  rig.run();
+}
