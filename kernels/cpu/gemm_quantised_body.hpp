@@ -97,7 +97,7 @@ struct GemmQuantised {
   template <WeightFormat kFormat>
   static void narrow_panel(const std::byte* w, std::int64_t columns, const QuantRows& x,
                            std::int64_t row_begin, std::int64_t rows, float* y, std::int64_t ldy) {
-    alignas(64) float buffer[Tile::kMaxRows * kPanelColumns];
+    alignas(64) float buffer[Tile::kMaxRows * kPanelColumns] = {};
     for (std::int64_t r = 0; r < rows; r += Tile::kMaxRows) {
       const std::int64_t count = rows - r < Tile::kMaxRows ? rows - r : Tile::kMaxRows;
       panel<kFormat>(w, x, row_begin + r, count, buffer, kPanelColumns);
