@@ -18,6 +18,9 @@ namespace {
 // enough that a tile's intermediate values stay in the last-level cache.
 constexpr std::int32_t kTileRows = 256;
 
+// Bytes of a state worth a chunk: a core alone has half of the memory's bandwidth.
+constexpr std::int64_t kCopyGrain = 1 << 18;
+
 std::int64_t padded(std::int64_t n) {
   const std::int64_t aligned = (n + 15) / 16 * 16;
   return aligned % 1024 == 0 ? aligned + 16 : aligned;
@@ -107,10 +110,18 @@ BackendInfo CpuBackend::info() const {
           kv_type() == KvType::bf16 ? "bf16" : "f32", pool_.threads()};
 }
 
-void CpuBackend::reset_state(std::byte* state) { std::memset(state, 0, layout().state_bytes); }
+void CpuBackend::reset_state(std::byte* state) {
+  split(static_cast<std::int64_t>(layout().state_bytes), kCopyGrain,
+        [&](std::int64_t begin, std::int64_t end) {
+          std::memset(state + begin, 0, static_cast<std::size_t>(end - begin));
+        });
+}
 
 void CpuBackend::copy_state(const std::byte* from, std::byte* to) {
-  std::memcpy(to, from, layout().state_bytes);
+  split(static_cast<std::int64_t>(layout().state_bytes), kCopyGrain,
+        [&](std::int64_t begin, std::int64_t end) {
+          std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+        });
 }
 
 void CpuBackend::copy_kv_slots(const std::byte* from, std::byte* to, std::int32_t tokens) {
