@@ -221,7 +221,7 @@ TEST_CASE("packing quantises every column alike, whatever the split and the sour
   }
 }
 
-TEST_CASE("an embedding from integer weights is within half a step of the weights") {
+TEST_CASE("an embedding from integer weights is the integers times their scale, near the weights") {
   Random random(45);
   constexpr std::int64_t n = 70, k = 300;
   for (const WeightFormat format : kIntegerFormats) {
@@ -233,8 +233,9 @@ TEST_CASE("an embedding from integer weights is within half a step of the weight
         const float step = w.scale(r, i / quant_group(format));
         const float got = y[static_cast<std::size_t>(i)];
         REQUIRE(got == static_cast<float>(w.weight(r, i)) * step);
-        // int4 has no +8: the end of the range may be a whole step away. Scales are bf16.
-        const float most = format == WeightFormat::int8 ? 0.52F : 1.05F;
+        // Half a step, and what a scale of bf16 adds; int4 may cut the largest by 1.4 steps when
+        // that serves the others.
+        const float most = format == WeightFormat::int8 ? 0.52F : 1.6F;
         REQUIRE(std::abs(got - w.plain[static_cast<std::size_t>(r * k + i)]) <=
                 most * std::abs(step));
       }
