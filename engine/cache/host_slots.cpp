@@ -28,6 +28,10 @@ namespace cairn::engine {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
+// Mappings of this size and more ask for huge pages: states and keys are streamed through at every
+// token, which small pages slow to two thirds. A fresh slot may bring up to a huge page of its
+// neighbours; given back, a slot's part of one goes alone.
+constexpr std::size_t kHugeMapping = std::size_t{64} << 20;
 
 // A freed slot is unreadable under AddressSanitizer, so that a stale pointer into it is caught.
 void mark_free([[maybe_unused]] std::byte* p, [[maybe_unused]] std::size_t n) {
@@ -58,6 +62,7 @@ class Mapping {
       throw DeviceError(std::string("no address space for the pool of ") + what + ": " +
                         std::to_string(bytes) + " bytes needed, none given by the system");
     }
+    if (bytes >= kHugeMapping) ::madvise(p, bytes, MADV_HUGEPAGE);  // failing costs speed only
     base_ = static_cast<std::byte*>(p);
   }
   Mapping(const Mapping&) = delete;
