@@ -257,10 +257,13 @@ int bench_model(const BenchFlags& flags) {
   report.backend = device.backend->info();
   report.decode_bytes =
       weight_bytes(report, *weights) + state_and_kv_bytes(device.backend->layout(), flags);
-  if (report.backend.device == "cpu") {
-    report.limits = measure_machine(report.backend.threads, report.backend.isa);
-  }
+  // Before and after: what else runs on a shared machine moves its memory's speed twofold within
+  // seconds.
+  const bool cpu = report.backend.device == "cpu";
+  const auto limits = [&] { return measure_machine(report.backend.threads, report.backend.isa); };
+  if (cpu) report.limits = limits();
   measure(device, flags, report);
+  if (cpu) report.limits = best_of(*report.limits, limits());
   if (flags.json)
     std::printf("%s\n", to_json(report).c_str());
   else

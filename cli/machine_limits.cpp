@@ -80,4 +80,9 @@ MachineLimits measure_machine(kernels::ThreadPool& pool, const kernels::Ops& ops
           measure_peak(pool, ops.isa, kernels::run_dot_products), measure_reads(pool, ops)};
 }
 
+MachineLimits best_of(const MachineLimits& a, const MachineLimits& b) {
+  return {std::max(a.gflops, b.gflops), std::max(a.int8_gops, b.int8_gops),
+          std::max(a.read_gbytes_per_s, b.read_gbytes_per_s)};
+}
+
 }  // namespace cairn::cli

@@ -24,4 +24,7 @@ MachineLimits measure_machine(int threads, const std::string& isa);
 /// The same with threads that exist already.
 MachineLimits measure_machine(kernels::ThreadPool& pool, const kernels::Ops& ops);
 
+/// The higher of each of two measurements.
+MachineLimits best_of(const MachineLimits& a, const MachineLimits& b);
+
 }  // namespace cairn::cli
