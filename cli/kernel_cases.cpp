@@ -183,8 +183,9 @@ void embed_cases(const KernelBench& on, kernels::WeightFormat format, const Take
     one.kernel = "embed";
     one.shape = std::string(kernels::to_string(format)) + " packed, width " + std::to_string(k);
     one.rows = rows;
-    one.bytes = static_cast<double>(rows * k * 4) +
-                static_cast<double>(rows * static_cast<std::int64_t>(w.bytes()) / w.n());
+    one.bytes = static_cast<double>(rows * k * 4) + static_cast<double>(rows) *
+                                                        static_cast<double>(w.bytes()) /
+                                                        static_cast<double>(w.n());
     one.work = [&](std::int64_t round) {
       on.split(rows, 8, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {

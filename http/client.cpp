@@ -203,7 +203,7 @@ asio::awaitable<ClientAnswer> Client::Impl::exchange(ClientRequest request) {
   }
 }
 
-Result<std::unique_ptr<Client>> Client::open(const std::string& url, ClientOptions options) {
+Result<std::unique_ptr<Client>> Client::open(const std::string& url, const ClientOptions& options) {
   const auto address = split_url(url);
   if (!address) {
     return Error{ErrorCode::bad_request, "'" + url + "': expected http://host[:port]", "url"};
@@ -233,7 +233,7 @@ void Client::post(ClientRequest request, Done done) {
   asio::post(impl_->context, [impl = impl_.get(), request = std::move(request),
                               done = std::move(done)]() mutable {
     asio::co_spawn(impl->context, impl->exchange(std::move(request)),
-                   [done = std::move(done)](std::exception_ptr error, ClientAnswer answer) {
+                   [done = std::move(done)](const std::exception_ptr& error, ClientAnswer answer) {
                      if (error) {  // memory, as every other failure is a value
                        answer.failure = ClientFailure::malformed;
                        answer.message = "the answer could not be taken in";

@@ -56,7 +56,8 @@ class Client {
   using Done = std::function<void(ClientAnswer)>;  // on the client's thread; must not throw
 
   /// Looks the host of "http://host[:port]" up; does not connect. Blocks.
-  static Result<std::unique_ptr<Client>> open(const std::string& url, ClientOptions options = {});
+  static Result<std::unique_ptr<Client>> open(const std::string& url,
+                                              const ClientOptions& options = {});
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

@@ -65,10 +65,11 @@ Result<std::string> fetch(const std::string& url, const FetchOptions& options) {
   asio::io_context context;
   std::exception_ptr failure;
   std::optional<Response> response;
-  asio::co_spawn(context, ask(*address, options), [&](std::exception_ptr error, Response answer) {
-    failure = error;
-    response = std::move(answer);
-  });
+  asio::co_spawn(context, ask(*address, options),
+                 [&](const std::exception_ptr& error, Response answer) {
+                   failure = error;
+                   response = std::move(answer);
+                 });
   context.run_for(options.timeout);  // name resolution has no deadline of its own
   if (!failure && !response) {
     return Error{ErrorCode::deadline, url + ": no answer in time", "url"};

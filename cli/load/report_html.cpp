@@ -53,10 +53,11 @@ void table(std::string& out, const Pass& pass) {
 /// Marks of a logarithmic axis: 1, 2 and 5 of every power of ten that the values span.
 std::vector<std::pair<double, std::string>> log_marks(double least, double most) {
   std::vector<std::pair<double, std::string>> marks;
-  for (double power = std::pow(10, std::floor(std::log10(least))); power <= most * 10;
-       power *= 10) {
+  const auto first = static_cast<int>(std::floor(std::log10(least)));
+  const auto last = static_cast<int>(std::floor(std::log10(most)));
+  for (int power = first; power <= last; ++power) {
     for (const double step : {1.0, 2.0, 5.0}) {
-      const double x = step * power;
+      const double x = step * std::pow(10, power);
       const int decimals = std::max(0, -static_cast<int>(std::floor(std::log10(x) + 1e-9)));
       if (x >= least * 0.999 && x <= most * 1.001) marks.emplace_back(x, fixed(x, decimals));
     }

@@ -63,7 +63,7 @@ class Run {
       }
       while (due()) start();
       if (exhausted_ && running_ == 0) break;
-      if (auto answer = answers_->take(wake_at())) finish(answer->first, std::move(answer->second));
+      if (auto answer = answers_->take(wake_at())) finish(answer->first, answer->second);
       if (Clock::now() < report) continue;
       report = Clock::now() + kLook;
       if (progress) progress({answered_, failed_, running_, now() - begun_});
@@ -140,7 +140,7 @@ class Run {
                  });
   }
 
-  void finish(std::size_t request, http::ClientAnswer answer) {
+  void finish(std::size_t request, const http::ClientAnswer& answer) {
     --running_;
     Record& record = result_.records[request];
     asker_.take(record, answer);

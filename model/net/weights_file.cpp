@@ -52,7 +52,7 @@ About about_of(const ModelConfig& config, const WeightsFileKey& key) {
 
 std::string text_of(const About& about) {
   std::string text;
-  for (const auto& [name, value] : about) text += name + "=" + value + "\n";
+  for (const auto& [name, value] : about) text.append(name).append("=").append(value).append("\n");
   return text;
 }
 
