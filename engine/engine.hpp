@@ -48,8 +48,8 @@ struct EngineOptions {
   std::int32_t context_length = 0;  // prompt + answer; 0: the model's
   // 0: the device's default, or what goes with the other one where that is given. The CPU: 16 and
   // 512; a CUDA device: 64 and 2048.
-  std::int32_t max_running = 0;                // sequences in the batch
-  std::int32_t max_step_tokens = 0;            // rows of a step: a long prompt is cut into chunks
+  std::int32_t max_running = 0;      // sequences in the batch
+  std::int32_t max_step_tokens = 0;  // rows of a step: a long prompt is cut into chunks
   // Milliseconds that a step with running streams in it should take at most: prompts beside them
   // get fewer rows a step. 0: as many as fit.
   std::int32_t max_step_ms = 100;

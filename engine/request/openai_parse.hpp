@@ -26,8 +26,8 @@ struct ResponseSettings {
   bool include_usage = false;  // a last chunk with the usage
   bool logprobs = false;
   bool token_ids = false;  // the answer's tokens beside its text
-  std::int32_t n = 1;  // choices of each prompt
-  std::string model;   // as asked, "" when not
+  std::int32_t n = 1;      // choices of each prompt
+  std::string model;       // as asked, "" when not
 };
 
 struct ParsedRequest {
