@@ -95,4 +95,13 @@ std::vector<std::byte> DrivenSequence::kv_bytes() const {
   return out;
 }
 
+std::vector<float> logits_of(const std::shared_ptr<const model::Weights>& weights) {
+  model::CpuOptions options;
+  options.threads = 1;
+  const auto backend = model::make_cpu_backend(weights, options);
+  const DeviceMemory memory = host_memory();
+  DrivenSequence sequence(*backend, memory);
+  return sequence.run(std::vector<std::int32_t>{5, 1, 77, 20});
+}
+
 }  // namespace cairn::testing

@@ -61,4 +61,7 @@ class DrivenSequence {
   std::int32_t pending_ = 0;
 };
 
+/// Logits of a short prompt on one thread of the CPU, by which two loads of a model are compared.
+std::vector<float> logits_of(const std::shared_ptr<const model::Weights>& weights);
+
 }  // namespace cairn::testing

@@ -16,6 +16,7 @@
 using namespace cairn;
 using namespace cairn::model;
 using cairn::testing::as_bytes;
+using cairn::testing::logits_of;
 using cairn::testing::TempDir;
 using cairn::testing::TensorFile;
 
@@ -33,13 +34,14 @@ struct Loaded {
 };
 
 // The tiny model with its config and tensors as given.
-Loaded load(const std::string& config, const std::string& tensors) {
+Loaded load(const std::string& config, const std::string& tensors,
+            const LoadOptions& options = {}) {
   Loaded out;
   set_log_sink([&](LogLevel, std::string_view text) { out.log += std::string(text) + "\n"; });
   const std::vector<MemoryFile> files{{"config.json", as_bytes(config)},
                                       {"model.safetensors", as_bytes(tensors)}};
   try {
-    out.weights = load_weights(files);
+    out.weights = load_weights(files, options);
   } catch (const LoadError& e) {
     out.refusal = e.what();
   }
@@ -47,8 +49,8 @@ Loaded load(const std::string& config, const std::string& tensors) {
   return out;
 }
 
-Loaded load(const TensorFile& tensors) {
-  return load(testing::read_file(kTiny + "/config.json"), tensors.serialize());
+Loaded load(const TensorFile& tensors, const LoadOptions& options = {}) {
+  return load(testing::read_file(kTiny + "/config.json"), tensors.serialize(), options);
 }
 
 TensorFile tiny() { return TensorFile::parse(testing::read_file(kTiny + "/model.safetensors")); }
@@ -68,16 +70,18 @@ void says(const Loaded& loaded, const std::string& wanted) {
   CHECK(loaded.refusal.back() == '.');
 }
 
-std::vector<float> logits_of(const std::shared_ptr<const Weights>& weights) {
-  CpuOptions options;
-  options.threads = 1;
-  const auto backend = make_cpu_backend(weights, options);
-  const testing::DeviceMemory memory = testing::host_memory();
-  testing::DrivenSequence sequence(*backend, memory);
-  return sequence.run(std::vector<std::int32_t>{5, 1, 77, 20});
-}
-
 }  // namespace
+
+TEST_CASE("a matrix with a value that is not finite is refused by name where it is quantised") {
+  TensorFile tensors = tiny();
+  tensors.at(kDown).data.replace(140, 2, "\x80\x7f");  // infinity in bf16
+  CHECK(load(tensors).refusal.empty());
+  LoadOptions options;
+  for (const auto format : {kernels::WeightFormat::int8, kernels::WeightFormat::int4}) {
+    options.format = format;
+    says(load(tensors, options), "tensor " + kDown + " holds a value that is not finite");
+  }
+}
 
 TEST_CASE("other towers are skipped and counted, unknown tensors named") {
   TensorFile file = tiny();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantised weights kept in a file for the next load.
+#include <sys/file.h>
+
+#include <cstdio>
 #include <filesystem>
 
 #include "base/check.hpp"
@@ -7,6 +10,7 @@
 #include "base/log.hpp"
 #include "model/net/backend.hpp"
 #include "model/net/weights.hpp"
+#include "model/net/weights_file.hpp"
 #include "tests/model/net/temp_dir.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/exactness_sequence.hpp"
@@ -14,6 +18,7 @@
 using namespace cairn;
 using namespace cairn::model;
 using cairn::kernels::WeightFormat;
+using cairn::testing::logits_of;
 using cairn::testing::TempDir;
 
 namespace fs = std::filesystem;
@@ -37,18 +42,11 @@ Loaded load(const std::string& model, WeightFormat format, const std::string& ca
   options.cache_file = cache;
   options.progress = [&](std::uint64_t done, std::uint64_t) { out.read = done; };
   options.store_progress = [&](std::uint64_t done, std::uint64_t) { out.written = done; };
+  const struct Quiet {  // also after a throw: the sink writes to what is gone then
+    ~Quiet() { set_log_sink({}); }
+  } quiet{};
   out.weights = load_weights(model, options);
-  set_log_sink({});
   return out;
-}
-
-std::vector<float> logits_of(const std::shared_ptr<const Weights>& weights) {
-  CpuOptions options;
-  options.threads = 1;
-  const auto backend = make_cpu_backend(weights, options);
-  const testing::DeviceMemory memory = testing::host_memory();
-  testing::DrivenSequence sequence(*backend, memory);
-  return sequence.run(std::vector<std::int32_t>{5, 1, 77, 20});
 }
 
 bool has(const std::string& text, const std::string& part) {
@@ -179,6 +177,28 @@ TEST_CASE("a cache file that cannot be written costs a warning and nothing else"
   options.format = WeightFormat::int8;
   options.cache_file = "/proc/none/int8.weights";
   CHECK_THROWS_AS(write_weights_cache(model.dir.path(), options), LoadError);
+}
+
+TEST_CASE("what a killed writer left of a cache file goes with the next write") {
+  const Model model;
+  const std::string left = model.cache() + ".tmp.1";
+  const std::string held = model.cache() + ".tmp.2";
+  const std::string other = model.cache() + ".tmp.mine";
+  for (const std::string& file : {left, held, other}) std::ofstream(file) << "half of it";
+  std::FILE* const writer = std::fopen(held.c_str(), "r");  // of a process that still writes
+  REQUIRE(writer != nullptr);
+  REQUIRE(::flock(::fileno(writer), LOCK_EX) == 0);
+  load(model.dir.path(), WeightFormat::int8, model.cache());
+  CHECK_FALSE(fs::exists(left));
+  CHECK(fs::exists(held));
+  CHECK(fs::exists(other));
+  std::fclose(writer);
+}
+
+TEST_CASE("a directory that cannot be listed is not taken for one without files of tensors") {
+  const TempDir dir;
+  CHECK_FALSE(hash_of_files(dir.path()).has_value());
+  CHECK_THROWS_AS(hash_of_files(dir.file("none")), LoadError);
 }
 
 TEST_CASE("a cache file lies beside its model, in a directory under its own name, or nowhere") {
