@@ -241,6 +241,9 @@ ModelConfig parse_model_config(std::string_view json, const std::string& file) {
   c.num_heads = text.dimension("num_attention_heads", kMaxHeads);
   c.num_kv_heads = text.dimension("num_key_value_heads", kMaxHeads);
   c.head_dim = text.dimension("head_dim", kMaxHeadDim);
+  if (c.head_dim % 2 != 0) {  // dims lie in pairs in the KV cache
+    text.fail("head_dim", std::to_string(c.head_dim), "an even number");
+  }
   c.linear_key_heads = text.dimension("linear_num_key_heads", kMaxHeads);
   c.linear_value_heads = text.dimension("linear_num_value_heads", kMaxHeads);
   c.linear_key_dim = text.dimension("linear_key_head_dim", kMaxHeadDim);

@@ -132,6 +132,7 @@ TEST_CASE("a config that cannot be used is refused in one sentence") {
        "linear_num_value_heads is 3, expected a multiple of linear_num_key_heads (2)"},
       {"\"linear_conv_kernel_dim\": 4", "\"linear_conv_kernel_dim\": 2", "expected 4"},
       {"\"head_dim\": 32", "\"head_dim\": 20", "partial_rotary_factor is 0.25"},
+      {"\"head_dim\": 32", "\"head_dim\": 33", "head_dim is 33, expected an even number"},
       {"\"eos", "\"hidden_act\": \"gelu\", \"eos", "hidden_act is \"gelu\", expected \"silu\""},
       {"\"eos", "\"attention_bias\": true, \"eos", "attention_bias is true, expected false"},
       {"\"eos", "\"attn_output_gate\": false, \"eos", "attn_output_gate is false, expected true"},
