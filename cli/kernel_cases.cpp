@@ -43,8 +43,9 @@ const std::vector<std::string>& kernel_names() {
 
 namespace {
 
-constexpr std::int64_t kRowGrain = 4;      // of the backend
-constexpr std::int64_t kSomePrime = 4099;  // rows of a table that share no memory
+constexpr std::int64_t kQuantiseGrain = 8;    // of the backend, rows
+constexpr std::int64_t kCopyGrain = 1 << 18;  // of the backend, bytes
+constexpr std::int64_t kSomePrime = 4099;     // rows of a table that share no memory
 
 struct Product {
   std::string name;
@@ -133,7 +134,7 @@ class ProductBench {
     one.bytes = static_cast<double>(rows * (5 * k + 8 * quantised_.groups));
     ColdArray x(rows * ldx_, on_);
     one.work = [&](std::int64_t round) {
-      on_.split(rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+      on_.split(rows, kQuantiseGrain, [&](std::int64_t begin, std::int64_t end) {
         on_.ops.quantise_rows(x.at(round), ldx_, begin, end, quantised_);
       });
     };
@@ -235,10 +236,15 @@ void sampling_cases(const KernelBench& on, const TakeCase& take) {
     const auto floats = static_cast<std::int64_t>(bytes / sizeof(float));
     ColdArray states(2 * floats, on);  // one and where it goes
     one.kernel = "copy_state";
-    one.shape = std::to_string(bytes) + " bytes, one thread";
+    one.shape = std::to_string(bytes) + " bytes";
     one.bytes = 2 * static_cast<double>(bytes);
     one.work = [&](std::int64_t round) {
-      std::memcpy(states.at(round) + floats, states.at(round), bytes);
+      const auto* const from = reinterpret_cast<const std::byte*>(states.at(round));
+      auto* const to = reinterpret_cast<std::byte*>(states.at(round) + floats);
+      on.split(static_cast<std::int64_t>(bytes), kCopyGrain,
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+               });
     };
     take(one);
   }
