@@ -37,11 +37,10 @@ std::uint64_t sum_of(std::span<const std::byte> bytes) {
 
 using About = std::vector<std::pair<std::string, std::string>>;
 
-// `values` are those of `config` that decide what the tensors are; ids and limits may change.
+// Of the configuration all but the ids that end a text, which may change.
 About about_of(const ModelConfig& config, const WeightsFileKey& key) {
   ModelConfig shape = config;
   shape.eos_token_ids.clear();
-  shape.sampled_vocab = shape.vocab_size;
   const std::string text = write_model_config(shape);
   return {{"format", kernels::to_string(key.format)},
           {"group", std::to_string(kernels::quant_group(key.format))},
