@@ -132,10 +132,25 @@ class Loader {
         const std::int64_t row = first + chunk * step;
         const std::int64_t rows = std::min(step, end - row);
         std::vector<Bf16> copy;
-        builder.add_rows(spec, row, rows, read_bf16(t, row * columns, rows * columns, copy));
+        const Bf16* const values = read_bf16(t, row * columns, rows * columns, copy);
+        require_finite(spec, {values, static_cast<std::size_t>(rows * columns)});
+        builder.add_rows(spec, row, rows, values);
       });
       advance(static_cast<std::uint64_t>((end - first) * columns) * dtype_size(t.dtype));
     }
+  }
+
+  // No scale of integers holds an infinity.
+  void require_finite(const TensorSpec& spec, std::span<const Bf16> values) const {
+    if (format_ == kernels::WeightFormat::bf16) return;
+    constexpr std::uint16_t kExponent = 0x7f80;  // all ones: infinity or NaN
+    const bool finite = std::all_of(values.begin(), values.end(),
+                                    [](Bf16 v) { return (v.bits & kExponent) != kExponent; });
+    if (finite) return;
+    const std::string name = file_name_of(spec, prefix_);
+    throw LoadError(files_.file_of(name) + ": tensor " + name +
+                    " holds a value that is not finite, expected none for " +
+                    kernels::to_string(format_) + " weights.");
   }
 
   void advance(std::uint64_t bytes) {
