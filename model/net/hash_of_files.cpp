@@ -46,6 +46,8 @@ std::optional<std::uint64_t> hash_of_files(const std::string& directory) {
     if (!holds_tensors(it->path()) || !it->is_regular_file(ignored)) continue;
     names.push_back(it->path().filename().string());
   }
+  // Not the same as no files: then any cache file of this configuration would do.
+  if (error) throw LoadError(directory + ": cannot be listed: " + error.message() + ".");
   if (names.empty()) return std::nullopt;
   std::sort(names.begin(), names.end());
   Hash64 hash;

@@ -7,8 +7,9 @@
 
 namespace cairn::model {
 
-/// A file under a temporary name that gets its own in commit(); removed when that never happens.
-/// Not thread-safe. Throws LoadError naming the file when the system refuses.
+/// A file under a temporary name that gets its own in commit(); removed when that never happens, by
+/// the next writer of that file when the process was killed. Not thread-safe. Throws LoadError
+/// naming the file when the system refuses.
 class NewFile {
  public:
   explicit NewFile(const std::string& path);
