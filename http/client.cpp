@@ -178,9 +178,7 @@ asio::awaitable<ClientAnswer> Client::Impl::exchange(ClientRequest request) {
     const Enlisted enlisted(running, stream.get());
     stream->expires_after(request.timeout);
     bool keep = false, connected = reused;
-    if (cancelled) {
-      fail(answer, ClientFailure::cancelled, asio::error::operation_aborted);
-    } else if (!reused) {
+    if (!reused && !cancelled) {
       error_code error;
       co_await stream->async_connect(places, asio::redirect_error(asio::use_awaitable, error));
       connected = !error;
@@ -195,6 +193,9 @@ asio::awaitable<ClientAnswer> Client::Impl::exchange(ClientRequest request) {
       keep = co_await receive(*stream, answer);
     }
     answer.ended = ClientAnswer::Clock::now();
+    if (cancelled && (answer.failure != ClientFailure::none || answer.status == 0)) {
+      fail(answer, ClientFailure::cancelled, asio::error::operation_aborted);
+    }
     // A server may close an idle connection just when it is used again.
     if (reused && answer.failure == ClientFailure::closed && answer.status == 0) continue;
     if (keep) {
@@ -207,7 +208,7 @@ asio::awaitable<ClientAnswer> Client::Impl::exchange(ClientRequest request) {
 
 Result<std::unique_ptr<Client>> Client::open(const std::string& url, const ClientOptions& options) {
   const auto address = split_url(url);
-  if (!address) {
+  if (!address || address->target != "/") {
     return Error{ErrorCode::bad_request, "'" + url + "': expected http://host[:port]", "url"};
   }
   auto impl = std::make_unique<Impl>();
@@ -250,7 +251,9 @@ void Client::cancel() {
   asio::post(impl_->context, [impl = impl_.get()] {
     impl->cancelled = true;
     impl->idle.clear();
-    for (Stream* stream : impl->running) stream->cancel();
+    // Not just cancelled: where a read has ended whose coroutine has yet to go on, that would find
+    // nothing to cancel, and the next read would begin.
+    for (Stream* stream : impl->running) stream->close();
   });
 }
 

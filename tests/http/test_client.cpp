@@ -83,7 +83,7 @@ TEST_CASE("a timeout, a cancel, a server that stops and one that is not there ar
     run.pause(10'000);
   });
   const auto client = http::Client::open(url_of(s)).take();
-  const auto late = post(*client, kStream, std::chrono::milliseconds(50)).get();
+  const auto late = post(*client, kStream, std::chrono::milliseconds(500)).get();
   CHECK(late.failure == http::ClientFailure::timeout);
   CHECK(late.events.size() == 1);  // what came is kept
 
@@ -107,6 +107,28 @@ TEST_CASE("a timeout, a cancel, a server that stops and one that is not there ar
   CHECK(post(*second, kStream).get().failure == http::ClientFailure::cancelled);
 }
 
+TEST_CASE("a cancel ends streams however fast their pieces come") {
+  Serving s;
+  s.engine->set_script([](FakeRun& run) {
+    run.started();
+    while (!run.cancelled()) {
+      run.text("a");
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  for (int i = 0; i < 10; ++i) {
+    const auto client = http::Client::open(url_of(s)).take();
+    std::vector<std::future<http::ClientAnswer>> answers;
+    for (int k = 0; k < 4; ++k) answers.push_back(post(*client, kStream));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    client->cancel();
+    for (auto& answer : answers) {
+      REQUIRE(answer.wait_for(std::chrono::seconds(5)) == std::future_status::ready);
+      CHECK(answer.get().failure == http::ClientFailure::cancelled);
+    }
+  }
+}
+
 TEST_CASE("a connection that the server closed while idle is replaced unseen") {
   http::ServerOptions options;
   options.idle_timeout = std::chrono::milliseconds(20);
@@ -120,7 +142,7 @@ TEST_CASE("a connection that the server closed while idle is replaced unseen") {
 }
 
 TEST_CASE("a URL that is none is refused before anything is sent") {
-  for (const char* url : {"", "https://x", "http://", "http://a:99999"}) {
+  for (const char* url : {"", "https://x", "http://", "http://a:99999", "http://127.0.0.1/v1"}) {
     INFO(url);
     CHECK(http::Client::open(url).error().code == ErrorCode::bad_request);
   }
