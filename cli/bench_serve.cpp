@@ -102,6 +102,11 @@ Facts facts_of(const ServeBenchFlags& flags) {
       {"seed", std::to_string(w.seed)}};
 }
 
+std::string described(const EngineInfo& info) {
+  return info.device + ", " + info.isa + ", weights " + info.weights + ", KV " + info.kv + ", " +
+         std::to_string(info.threads) + " threads, policy " + info.policy;
+}
+
 /// What is asked for once it has begun; then, on a terminal, one line that is written again.
 class ProgressLine {
  public:
@@ -199,7 +204,8 @@ int bench_serve(ServeBenchFlags flags) {
   complete(flags);
   std::optional<Serving> serving;
   if (flags.load.url.empty()) serving.emplace(serve_model(flags));
-  const auto facts = facts_of(flags);
+  Facts facts = facts_of(flags);
+  if (serving) facts.emplace_back("engine", described(serving->engine->info()));
   interrupt->loading = false;
   load::Report report;
   {

@@ -131,7 +131,7 @@ class Load {
   }
 
   void run_pass(int index) {
-    static constexpr const char* kNames[] = {"first", "second"};
+    static constexpr const char* kNames[] = {"first pass", "second pass"};
     Pass pass;
     pass.name = index < 2 ? kNames[index] : "pass " + std::to_string(index + 1);
     pass.dropped = drops(index);

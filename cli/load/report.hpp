@@ -34,7 +34,7 @@ struct Group {
 std::vector<Group> groups_of(std::span<const Record> records);
 
 struct Pass {
-  std::string name;      // "first", "second", "pass 3"
+  std::string name;      // "first pass", "second pass", "pass 3"
   bool dropped = false;  // the server's cache, before it
   double seconds = 0;    // warm-ups left out
   std::vector<Record> records;

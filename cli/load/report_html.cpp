@@ -15,7 +15,7 @@ using engine::Chart;
 using engine::ChartLine;
 using engine::fixed;
 
-constexpr std::size_t kMostPoints = 400;  // of a curve: more would not be seen
+constexpr std::size_t kMostPoints = 400;  // of a curve, about: more would not be seen
 
 void row(std::string& out, const char* tag, const std::vector<std::string>& cells) {
   out += "<tr>";
@@ -65,7 +65,7 @@ std::vector<std::pair<double, std::string>> log_marks(double least, double most)
   return marks;
 }
 
-/// Percent of requests within a time, for each workload of each pass.
+/// Percent of requests within a time, for each workload of each pass; the slowest one is drawn.
 std::string within(const Report& report, const char* title, const Spread Group::*spread) {
   constexpr double kLeastMs = 0.001;
   Chart chart;
@@ -82,7 +82,7 @@ std::string within(const Report& report, const char* title, const Spread Group::
       line.name = report.passes.size() > 1 ? group.name + ", " + pass.name : group.name;
       line.bold = group.name == "all";
       const std::size_t step = std::max<std::size_t>(1, values.size() / kMostPoints);
-      for (std::size_t i = step - 1; i < values.size(); i += step) {
+      for (std::size_t i = (values.size() - 1) % step; i < values.size(); i += step) {
         const double x = std::max(values[i], kLeastMs);
         line.points.emplace_back(
             x, 100 * static_cast<double>(i + 1) / static_cast<double>(values.size()));
@@ -99,7 +99,7 @@ std::string within(const Report& report, const char* title, const Spread Group::
 /// Each request as a dot: when it was to be sent, and how long its first token took.
 std::string time_line(const Pass& pass) {
   Chart chart;
-  chart.title = "Requests over time, " + pass.name + " pass";
+  chart.title = "Requests over time, " + pass.name;
   chart.x_label = "seconds since the pass began";
   chart.y_label = "ms to the first token";
   for (const Kind kind : kKinds) {
@@ -118,7 +118,7 @@ std::string time_line(const Pass& pass) {
 /// Sums over the requests so far.
 std::string tokens_over_requests(const Pass& pass) {
   Chart chart;
-  chart.title = "Prompt tokens computed, " + pass.name + " pass";
+  chart.title = "Prompt tokens computed, " + pass.name;
   chart.x_label = "requests, in the order of sending";
   chart.y_label = "tokens so far";
   ChartLine computed{"computed", {}, true, false}, needed{"cache without limits", {}, false, false};
@@ -150,7 +150,7 @@ std::string report_html(const Report& report) {
   row(out, "td", {"ended", report.ended});
   out += "</table>\n";
   for (const Pass& pass : report.passes) {
-    out += "<h2>The " + pass.name + " pass: " + fixed(pass.seconds, 2) + " s" +
+    out += "<h2>Figures, " + pass.name + ": " + fixed(pass.seconds, 2) + " s" +
            (pass.dropped ? ", the cache dropped before" : "") + "</h2>\n";
     table(out, pass);
   }

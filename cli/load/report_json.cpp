@@ -72,7 +72,9 @@ void write(JsonWriter& json, const Pass& pass, bool each) {
 std::string report_json(const Report& report, bool each) {
   JsonWriter json;
   json.begin_object().key("server").string(report.server).key("model").string(report.model);
+  json.key("load").begin_object();
   for (const auto& [name, value] : report.facts) json.key(name).string(value);
+  json.end_object();
   json.key("ended").string(report.ended);
   json.key("passes").begin_array();
   for (const Pass& pass : report.passes) write(json, pass, each);

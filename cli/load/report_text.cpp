@@ -47,7 +47,7 @@ std::string report_text(const Report& report) {
   for (const Pass& pass : report.passes) {
     const double seconds = std::max(pass.seconds, 1e-9);
     const Group* all = pass.groups.empty() ? nullptr : &pass.groups.front();
-    print(out, "\n%s pass%s: %.2f s", pass.name.c_str(),
+    print(out, "\n%s%s: %.2f s", pass.name.c_str(),
           pass.dropped ? ", the cache dropped before" : "", pass.seconds);
     if (all) {
       print(out, ", %.2f requests/s, %.1f answer tokens/s, %.1f prompt tokens/s",

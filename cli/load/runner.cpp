@@ -79,11 +79,11 @@ class Run {
 
   double now() const { return asker_.seconds(Clock::now()); }
 
+  bool too_late(double at) const { return limits_.seconds && at - begun_ >= *limits_.seconds; }
+
   bool due() {
     if (exhausted_) return false;
-    const bool enough =
-        planned_ >= limits_.requests || (limits_.seconds && now() - begun_ >= *limits_.seconds);
-    if (enough) exhausted_ = true;
+    if (planned_ >= limits_.requests || too_late(now())) exhausted_ = true;
     if (exhausted_) return false;
     if (arrivals_) return next_arrival_ <= now();
     return running_ + std::ssize(waiting_) < limits_.concurrency;
@@ -151,6 +151,7 @@ class Run {
     if (session < 0) return;
     const double ended = record.ended;
     talking_.erase(session);
+    if (too_late(ended)) waiting_.erase(session);
     // In the open loop several turns may be late.
     for (auto next = waiting_.find(session); next != waiting_.end() && !talking_.contains(session);
          next = waiting_.find(session)) {

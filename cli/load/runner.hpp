@@ -20,7 +20,7 @@ struct RunLimits {
   std::optional<double> rate;                  // open loop: requests a second, in a Poisson process
   std::uint64_t seed = 1;                      // of the arrivals
   std::int64_t requests = 0;                   // at most
-  std::optional<double> seconds;               // none is sent later
+  std::optional<double> seconds;               // none is sent later, turns that wait included
   std::chrono::milliseconds timeout{600'000};  // of a request
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/load/scrape.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <system_error>
 
@@ -30,6 +31,7 @@ Series read_series(std::string_view page) {
 
 Series growth(const Series& before, const Series& after) {
   Series out;
+  if (before.empty()) return out;
   for (const auto& [name, value] : after) {
     const auto earlier = before.find(name);
     const double grown = value - (earlier == before.end() ? 0 : earlier->second);

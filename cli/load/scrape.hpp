@@ -13,7 +13,7 @@ namespace cairn::load {
 using Series = std::map<std::string, double>;
 Series read_series(std::string_view page);
 
-/// By how much each has grown; what did not is left out.
+/// By how much each has grown; what did not is left out. Nothing where `before` is not known.
 Series growth(const Series& before, const Series& after);
 
 /// The sum of all series of one name.

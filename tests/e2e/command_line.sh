@@ -141,6 +141,7 @@ assert r["device"] == "cpu" and r["limits"]["fma_gflops"] > 0, r' || fail "bench
   2>/dev/null | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
+assert "weights bf16" in r["load"]["engine"] and r["load"]["seed"] == "1", r
 assert r["ended"] == "complete" and r["answers_compared"] >= 12 and r["answers_different"] == 0, r
 cold, warm = (p["workloads"][0] for p in r["passes"])
 assert cold["answered"] == warm["answered"] == 12 and cold["first_token_ms"]["p50"] > 0, r

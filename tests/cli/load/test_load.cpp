@@ -60,7 +60,7 @@ TEST_CASE("both passes ask the same, warm-ups apart, and answers are compared") 
     CHECK(group.first_ms.ascending.size() == 6);
     CHECK(group.gap_ms.ascending.size() == 6);  // two tokens each
     CHECK(group.answer_tokens == 12);
-    CHECK(group.needed == (pass.name == "first" ? group.needed : 6));
+    CHECK(group.needed == (pass.name == "first pass" ? group.needed : 6));
   }
   const GenerateRequest& any = requests[0];
   CHECK(any.ignore_eos);
@@ -184,6 +184,26 @@ TEST_CASE("a duration ends the sending") {
   CHECK(report.ended == "complete");
   CHECK(report.passes[0].seconds < 5);
   CHECK(report.passes[0].groups[0].answered > 1);
+}
+
+TEST_CASE("after its duration a pass sends no turns that have waited for others") {
+  Serving s;
+  s.engine->set_script([](FakeRun& run) {
+    run.started();
+    run.pause(30);
+    run.text("a");
+    run.finish();
+  });
+  auto options = options_for(s, Kind::chat);
+  options.workload.conversations = 1;
+  options.workload.turns = 50;
+  options.limits.rate = 1000;
+  options.limits.requests = 50;
+  options.limits.seconds = 0.15;
+  const Report report = load_on(options);
+  CHECK(report.ended == "complete");
+  CHECK(report.passes[0].groups[0].answered >= 1);
+  CHECK(report.passes[0].records.size() <= 6);  // each takes 30 ms, all 50 arrive within about 50
 }
 
 TEST_CASE("errors are counted by kind, and a server that dies leaves what was measured") {

@@ -30,8 +30,8 @@ Record answered(Kind kind, double intended, double sent, double first, double en
 Report two_passes() {
   Report report;
   report.server = "http://a & <b>";
-  report.facts = {{"seed", "1"}};
-  for (const char* name : {"first", "second"}) {
+  report.facts = {{"seed", "1"}, {"passes", "2"}};
+  for (const char* name : {"first pass", "second pass"}) {
     Pass pass;
     pass.name = name;
     pass.seconds = 2;
@@ -92,6 +92,7 @@ TEST_CASE("the report is JSON, text and a page that is well-formed") {
   compare_answers(report);
   const auto parsed = json::parse(report_json(report, false));
   REQUIRE(parsed.ok());
+  CHECK(parsed->find("load")->find("passes")->text() == "2");
   const json::Value& pass = parsed->find("passes")->items()[0];
   CHECK(pass.find("workloads")->items().size() == 3);
   CHECK(pass.find("workloads")->items()[0].find("first_token_ms")->find("max")->as_double() ==
@@ -120,6 +121,14 @@ TEST_CASE("the report is JSON, text and a page that is well-formed") {
             report_html(Report{}).substr(report_html(Report{}).find("<html"))) == "");
 }
 
+TEST_CASE("of many requests the slowest one is in the curves") {
+  Report report = two_passes();
+  std::vector<double> totals(1200, 10);
+  totals.push_back(6000);
+  report.passes[0].groups[0].total_ms = Spread(totals);
+  CHECK_THAT(report_html(report), Catch::Contains(">5000<"));
+}
+
 TEST_CASE("a server's counters are read by series, and what they grew by") {
   const std::string page =
       "# HELP a_total x\n# TYPE a_total counter\na_total{l=\"x y}z\"} 3\na_total 1.5\n"
@@ -130,4 +139,5 @@ TEST_CASE("a server's counters are read by series, and what they grew by") {
   CHECK(sum_of(series, "a_total") == 4.5);
   CHECK(growth({{"a_total", 1}, {"b_sum", 20}}, series) ==
         Series{{"a_total", 0.5}, {"a_total{l=\"x y}z\"}", 3}, {"b_count", 7}});
+  CHECK(growth({}, series).empty());
 }
