@@ -249,6 +249,22 @@ TEST_CASE("aborts are counted where they were caught and token gaps within one c
   CHECK(metrics->aborted_requests_total(AbortedWhere::decode).value() == 1);
 }
 
+TEST_CASE("rows held back for a running stream are counted, and how far off expectations were") {
+  auto metrics = std::make_shared<Metrics>();
+  auto o = tiny();
+  o.max_step_ms = 1;
+  const auto engine = make_engine(o, metrics);
+  const Failpoints slow("executor.step=sleep:2");
+  Call stream(*engine, endless(ids(10, 1), 400));
+  stream.wait_tokens(8);
+  CHECK(metrics->step_rows_held_back_total().value() == 0);
+  CHECK(metrics->step_prediction_error().count() == 0);
+  CHECK_FALSE(ask(*engine, endless(ids(400, 2), 1)).error);
+  CHECK(metrics->step_rows_held_back_total().value() > 0);
+  CHECK(metrics->step_prediction_error().count() > 1);
+  CHECK(metrics->step_prediction_error().count() == metrics->step_seconds(Phase::mixed).count());
+}
+
 TEST_CASE("every choice of an echo begins with the prompt, whose log-probs come once and whole") {
   EngineOptions o;
   o.threads = 1;

@@ -158,6 +158,10 @@ TEST_CASE("options that make no sense are refused by name at start") {
   CHECK(message([](auto& o) { o.max_running = -1; }).find("max_running: ") != std::string::npos);
   CHECK(message([](auto& o) { o.max_step_tokens = -1; }).find("max_step_tokens: ") !=
         std::string::npos);
+  for (const std::int32_t ms : {-1, 3'600'001}) {
+    CHECK(message([ms](auto& o) { o.max_step_ms = ms; }).find("max_step_ms: ") !=
+          std::string::npos);
+  }
   CHECK(message([](auto& o) {
           o.max_running = 9;
           o.max_step_tokens = 8;
