@@ -136,8 +136,9 @@ def run_same(setup, report, args):
         gguf = gguf_of(setup.folder, checkpoint, name, "BF16")
         vocabulary = gguf_model.Shape(checkpoint.config).vocab
         setup.progress(f"the same model? {name}")
-        found = setup.store.sample(f"same-{name}", lambda: same_model.compare(
-            setup, directory, gguf, vocabulary, setup.folder / "server.log"))
+        with setup.lock.held():
+            found = setup.store.sample(f"same-{name}", lambda: same_model.compare(
+                setup, directory, gguf, vocabulary, setup.folder / "server.log"))
         report.fact(f"the same model, {name} in BF16",
                     f"{found['first_choices']:.0%} of {found['tokens']} greedy tokens are cairn's first "
                     f"choice; log-probabilities differ by {found['log_prob_error']:.3g} at most")

@@ -132,7 +132,7 @@ class Server:
         def one(i):
             try:
                 answers[i] = self.stream(prompts[i], tokens)
-            except (OSError, RuntimeError, ValueError) as error:
+            except (OSError, RuntimeError, ValueError, http.client.HTTPException) as error:
                 errors.append(error)
 
         threads = [threading.Thread(target=one, args=(i,)) for i in range(len(prompts))]

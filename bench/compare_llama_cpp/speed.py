@@ -14,7 +14,8 @@ RUN_SECONDS = 900
 def _json_of(command):
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=RUN_SECONDS)
     if done.returncode:
-        raise RuntimeError(f"{command[0]}: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise RuntimeError(f"{command[0]}: {said[-1] if said else f'ended with {done.returncode}'}")
     return json.loads(done.stdout)
 
 

@@ -22,23 +22,23 @@ PEER_BEST = {
 }
 
 
-def _limits(report, rounds):
+def _limits(report, rounds, suffix):
     limits = [r["cairn"]["limits"] for r in rounds if r.get("cairn")]
     if limits:
         text = ", ".join(f"{name} {statistics.median(l[name] for l in limits):.1f}" for name in limits[0])
-        report.fact("the machine's limits, measured in the same rounds", text)
-        report.fact("cairn", f"{rounds[0]['cairn']['isa']}, {rounds[0]['cairn']['threads']} threads")
+        report.fact(f"the machine's limits, measured in the same rounds{suffix}", text)
+        report.fact(f"cairn{suffix}", f"{rounds[0]['cairn']['isa']}, {rounds[0]['cairn']['threads']} threads")
 
 
 def speed(setup, report, name):
     """Prefill and decode for every format."""
+    suffix = ", AVX2" if name == "avx2" else ""
     for number, (kind, weights) in enumerate(setup.formats.items()):
         rounds = model_speed.in_turns(setup, kind, weights, setup.lengths, name)
         if number == 0:
-            _limits(report, rounds)
+            _limits(report, rounds, suffix)
         peer = model_speed.medians(rounds, "peer")
         cairn = model_speed.medians(rounds, "cairn")
-        suffix = ", AVX2" if name == "avx2" else ""
         for row, figure in peer.items():
             report.add(f"{row}, {weights or 'bf16'} / {kind}{suffix}", "tokens/s", figure, cairn.get(row))
 
@@ -92,8 +92,9 @@ def streams(setup, report, kind, weights):
         def all_rounds():
             samples = []
             with contextlib.ExitStack() as stack:
-                servers = {s: stack.enter_context(_server(setup, s, kind, weights, ["-np", count]))
-                           for s in _sides(weights)}
+                with setup.lock.held():  # a start takes all cores
+                    servers = {s: stack.enter_context(_server(setup, s, kind, weights, ["-np", count]))
+                               for s in _sides(weights)}
                 for number in range(setup.rounds):
                     setup.progress(f"{name}: round {number + 1} of {setup.rounds}")
                     sample = {}
@@ -127,7 +128,7 @@ def workload(setup, report, name, kind, weights):
                 for side in _sides(weights):
                     if side == "cairn" and mode != "default" and not told:
                         continue  # the same as by default
-                    with _server(setup, side, kind, weights, flags, told) as server, setup.lock.held():
+                    with setup.lock.held(), _server(setup, side, kind, weights, flags, told) as server:
                         sample[side] = WORKLOADS[name](server, Prompts(setup.vocabulary, number))
                 return sample
             setup.progress(f"{name} {mode}: round {number + 1} of {setup.workload_rounds}")
