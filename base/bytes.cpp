@@ -77,4 +77,10 @@ std::string format_bytes(std::uint64_t bytes) {
   return text.data();
 }
 
+std::string hex_digits(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
 }  // namespace cairn

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte counts as people write and read them.
+// Byte counts as people write and read them, words of bytes as digits.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +16,8 @@ Result<std::uint64_t> parse_bytes(std::string_view text);
 
 /// 1610612736 -> "1.50 GiB".
 std::string format_bytes(std::uint64_t bytes);
+
+/// 64 bits as 16 lower-case hexadecimal digits.
+std::string hex_digits(std::uint64_t value);
 
 }  // namespace cairn

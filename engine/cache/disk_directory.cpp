@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/bytes.hpp"
 #include "engine/cache/disk_index.hpp"
 #include "engine/cache/fingerprint.hpp"
 

@@ -2,6 +2,7 @@
 // Opening a store: whose files these are, what the index says, and what a crash left behind.
 #include <algorithm>
 
+#include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "engine/cache/disk_store_impl.hpp"
 

@@ -4,11 +4,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <utility>
 #include <vector>
+
+#include "base/bytes.hpp"
 
 namespace cairn::engine {
 namespace {
@@ -32,12 +33,6 @@ std::vector<std::pair<std::string, std::string>> parts_of(std::string_view text)
 }
 
 }  // namespace
-
-std::string hex_digits(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 std::string fingerprint_part(std::string_view text, std::string_view name) {
   for (const auto& [key, value] : parts_of(text)) {

@@ -43,7 +43,4 @@ std::string fingerprint_difference(std::string_view stored, std::string_view her
 /// 64-bit hash of any bytes (XXH3), for the parts.
 std::uint64_t hash_bytes(std::string_view bytes);
 
-/// As 16 lower-case digits.
-std::string hex_digits(std::uint64_t value);
-
 }  // namespace cairn::engine

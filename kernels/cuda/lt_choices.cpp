@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "base/sha256.hpp"
 #include "kernels/cuda/gemm.hpp"
@@ -86,12 +87,6 @@ std::string describe(const LtShape& shape) {
          (shape.bf16_out ? " to bf16" : " to fp32");
 }
 
-std::string hex(std::uint64_t word) {
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(word));
-  return digits;
-}
-
 std::string digest_of(const std::string& body) {
   std::string digits;
   for (const char byte : sha256(body)) {
@@ -164,7 +159,7 @@ std::string LtChoices::digest() const {
     if (!choice.prepared) continue;
     body += describe(shape);
     if (choice.algorithm) {
-      for (const std::uint64_t word : choice.algorithm->words) body += " " + hex(word);
+      for (const std::uint64_t word : choice.algorithm->words) body += " " + hex_digits(word);
     }
     body += "\n";
   }
@@ -178,7 +173,7 @@ std::string LtChoices::text() const {
             (shape.bf16_out ? " bf16" : " fp32");
     if (choice.algorithm) {
       body += " algorithm";
-      for (const std::uint64_t word : choice.algorithm->words) body += " " + hex(word);
+      for (const std::uint64_t word : choice.algorithm->words) body += " " + hex_digits(word);
     } else {
       body += " failed " + std::to_string(choice.failed_bucket);
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -289,9 +288,8 @@ std::string weights_cache_file(const std::string& directory, kernels::WeightForm
   const fs::path path = fs::weakly_canonical(directory);
   Hash64 hash;
   hash.add(path.c_str(), path.native().size());
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash.value()));
-  return (fs::path(place) / (path.filename().string() + "-" + digits + "-" + name)).string();
+  const std::string file = path.filename().string() + "-" + hex_digits(hash.value()) + "-" + name;
+  return (fs::path(place) / file).string();
 }
 
 std::shared_ptr<const Weights> load_weights(std::span<const MemoryFile> files,

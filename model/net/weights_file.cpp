@@ -2,12 +2,12 @@
 #include "model/net/weights_file.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "kernels/cpu/quantised.hpp"
 #include "model/net/mapped_file.hpp"
@@ -22,12 +22,6 @@ namespace {
 constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
 constexpr std::int64_t kPiecesAtOnce = 64;  // between two reports of progress
 constexpr const char* kSource = "model files";
-
-std::string hex(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 std::uint64_t sum_of(std::span<const std::byte> bytes) {
   Hash64 hash;
@@ -45,8 +39,8 @@ About about_of(const ModelConfig& config, const WeightsFileKey& key) {
   return {{"format", kernels::to_string(key.format)},
           {"group", std::to_string(kernels::quant_group(key.format))},
           {"layout", std::to_string(kernels::kQuantisedLayout)},
-          {"configuration", hex(sum_of(std::as_bytes(std::span(text))))},
-          {kSource, key.source ? hex(*key.source) : std::string()}};
+          {"configuration", hex_digits(sum_of(std::as_bytes(std::span(text))))},
+          {kSource, key.source ? hex_digits(*key.source) : std::string()}};
 }
 
 std::string text_of(const About& about) {
