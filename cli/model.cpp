@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/engine_flags.hpp"
 #include "cli/files.hpp"
+#include "engine/model_bundle.hpp"
 #include "engine/request/json_text.hpp"
 #include "model/demo/embedded.hpp"
 #include "model/net/config.hpp"
@@ -90,14 +91,7 @@ int quantize(const ModelFlags& flags) {
   options.cache_file = flags.out.empty()
                            ? model::weights_cache_file(flags.directory, options.format, "auto")
                            : flags.out;
-  const LoadProgress line = progress_line();
-  const auto stage = [&](const char* name) -> model::LoadProgress {
-    return [&line, name](std::uint64_t done, std::uint64_t total) {
-      if (line) line(name, done, total);
-    };
-  };
-  options.progress = stage("weights");
-  options.store_progress = stage("weights into their cache");
+  engine::show_progress(progress_line(), options);
   const std::uint64_t bytes = model::write_weights_cache(flags.directory, options);
   std::printf("%s: %s, %s\n", options.cache_file.c_str(),
               model::format_name(options.format).c_str(), format_bytes(bytes).c_str());

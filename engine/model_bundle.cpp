@@ -134,17 +134,21 @@ std::shared_ptr<const ModelBundle> load_directory(const EngineOptions& options,
 
 }  // namespace
 
-std::shared_ptr<const ModelBundle> load_model_bundle(const EngineOptions& options,
-                                                     kernels::WeightFormat format) {
+void show_progress(const LoadProgress& progress, model::LoadOptions& load) {
+  if (!progress) return;
   const auto stage = [&](const char* name) -> model::LoadProgress {
-    return [&options, name](std::uint64_t done, std::uint64_t total) {
-      if (options.progress) options.progress(name, done, total);
-    };
+    return
+        [progress, name](std::uint64_t done, std::uint64_t total) { progress(name, done, total); };
   };
-  model::LoadOptions load;
-  load.format = format;
   load.progress = stage("weights");
   load.store_progress = stage("weights into their cache");
+}
+
+std::shared_ptr<const ModelBundle> load_model_bundle(const EngineOptions& options,
+                                                     kernels::WeightFormat format) {
+  model::LoadOptions load;
+  load.format = format;
+  show_progress(options.progress, load);
   return options.model == "demo" ? load_demo(options, load) : load_directory(options, load);
 }
 

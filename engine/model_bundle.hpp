@@ -26,6 +26,9 @@ struct ModelBundle {
   Sampling defaults;                                 // generation_config.json
 };
 
+/// Names the stages of reading and keeping weights to `progress`, which may be empty.
+void show_progress(const LoadProgress& progress, model::LoadOptions& load);
+
 /// `options.model` is a directory or "demo", `format` that of its weights in memory. Throws
 /// LoadError with a sentence for the user.
 std::shared_ptr<const ModelBundle> load_model_bundle(
