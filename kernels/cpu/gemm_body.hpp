@@ -52,28 +52,13 @@ template <class Tile>
 struct Gemm {
   static constexpr std::int64_t kDepth = Tile::kDepth;
 
+  template <int kRows = Tile::kMaxRows>
   static void tile(int rows, const Bf16* w, std::int64_t k, const float* x, std::int64_t ldx,
                    float* y, std::int64_t ldy, bool resume) {
-    switch (rows) {
-      case 1:
-        Tile::template run<1>(w, k, x, ldx, y, ldy, resume);
-        break;
-      case 2:
-        Tile::template run<2>(w, k, x, ldx, y, ldy, resume);
-        break;
-      case 3:
-        Tile::template run<3>(w, k, x, ldx, y, ldy, resume);
-        break;
-      case 4:
-        Tile::template run<4>(w, k, x, ldx, y, ldy, resume);
-        break;
-      case 5:
-        Tile::template run<5>(w, k, x, ldx, y, ldy, resume);
-        break;
-      default:
-        Tile::template run<6>(w, k, x, ldx, y, ldy, resume);
-        break;
+    if constexpr (kRows > 1) {
+      if (rows < kRows) return tile<kRows - 1>(rows, w, k, x, ldx, y, ldy, resume);
     }
+    Tile::template run<kRows>(w, k, x, ldx, y, ldy, resume);
   }
 
   /// One panel with fewer than 64 columns: full-width tiles in a buffer, live columns copied out.

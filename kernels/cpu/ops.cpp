@@ -129,11 +129,6 @@ void quantise_rows(const float* x, std::int64_t ldx, std::int64_t row_begin, std
   }
 }
 
-void embed(const Bf16* table, std::int64_t width, std::int64_t row, float* y) {
-  const Bf16* from = table + row * width;
-  for (std::int64_t i = 0; i < width; ++i) y[i] = to_float(from[i]);
-}
-
 void kv_store(const KvLayout& layout, std::byte* layer, std::int32_t slot, const float* k,
               const float* v) {
   const std::int64_t dim = layout.head_dim;

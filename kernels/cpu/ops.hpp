@@ -131,13 +131,9 @@ struct Ops {
                          std::int64_t ldy);
 
   /// Output `row` of w, widened (an integer format: q * scale, rounded once): the embedding of a
-  /// token when the table is a packed (tied) head.
+  /// token.
   void (*embed_packed)(const PackedMatrix& w, std::int64_t row,
                        float* y);  // [k] fp32
-  /// Row of a plain table.
-  void (*embed)(const Bf16* table,  // [vocab, width] bf16
-                std::int64_t width, std::int64_t row,
-                float* y);  // [width] fp32
 
   /// Zero-centred RMS norm: y = x / sqrt(mean(x^2) + eps) * (1 + w). Split over rows. In place
   /// allowed.

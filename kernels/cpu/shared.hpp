@@ -15,9 +15,6 @@ void embed_quantised(const PackedMatrix& w, std::int64_t row,
                      float* y);  // [k] fp32
 void quantise_rows(const float* x, std::int64_t ldx, std::int64_t row_begin, std::int64_t row_end,
                    const QuantRows& to);
-void embed(const Bf16* table,  // [vocab, width] bf16
-           std::int64_t width, std::int64_t row,
-           float* y);  // [width] fp32
 void kv_store(const KvLayout& layout, std::byte* layer, std::int32_t slot,
               const float* k,   // [kv_heads, head_dim] fp32
               const float* v);  // [kv_heads, head_dim] fp32

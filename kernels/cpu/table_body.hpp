@@ -27,7 +27,6 @@ constexpr Ops make_table(Isa isa, const IntegerKernels& integer) {
   t.quantise_rows = integer.quantise_rows;
   t.gemm_quantised = integer.gemm_quantised;
   t.embed_packed = shared::embed_packed;
-  t.embed = shared::embed;
   t.rms_norm = E::rms_norm;
   t.residual_add = E::residual_add;
   t.swiglu = E::swiglu;
