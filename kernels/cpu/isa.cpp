@@ -1,10 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/isa.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 
+#include "kernels/cpu/peaks.hpp"
+
 namespace cairn::kernels {
+namespace {
+
+constexpr int kTrials = 20;            // the best counts: an interrupted one is longer
+constexpr std::int64_t kRounds = 500;  // some 2 us
+// Widening costs fp32 instructions about that share of their time.
+constexpr double kWidening = 0.1;
+
+bool measure_bf16_dots() {
+  const auto speed = [](auto run) {
+    const auto begin = std::chrono::steady_clock::now();
+    const double operations = run();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    return operations / std::max(taken.count(), 1e-9);
+  };
+  double dots = 0;
+  double multiply_adds = 0;
+  for (int i = 0; i < kTrials; ++i) {
+    dots = std::max(dots, speed([] { return run_bf16_dots(kRounds); }));
+    multiply_adds =
+        std::max(multiply_adds, speed([] { return run_multiply_adds(Isa::avx512, kRounds); }));
+  }
+  return dots >= (1 - kWidening) * multiply_adds;
+}
+
+}  // namespace
 
 const char* to_string(Isa isa) {
   switch (isa) {
@@ -40,6 +69,16 @@ bool isa_supported(Isa isa) {
     default:
       return true;
   }
+}
+
+bool bf16_dot_supported() {
+  __builtin_cpu_init();
+  return isa_supported(Isa::avx512) && __builtin_cpu_supports("avx512bf16");
+}
+
+bool bf16_dot_preferred() {
+  static const bool preferred = bf16_dot_supported() && measure_bf16_dots();
+  return preferred;
 }
 
 Isa detect_isa() { return supported_isas().back(); }

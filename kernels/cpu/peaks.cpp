@@ -117,6 +117,21 @@ double dots_scalar(std::int64_t rounds) {
   return 2.0 * kChains * static_cast<double>(rounds);
 }
 
+[[gnu::target("avx512f,avx512bf16")]] double dots_bf16(std::int64_t rounds) {
+  __m512 sum[kChains];
+  CAIRN_UNROLL
+  for (__m512& s : sum) s = _mm512_setzero_ps();
+  const auto x = (__m512bh)_mm512_set1_epi16(0x3f00);  // 0.5
+  for (std::int64_t i = 0; i < rounds; ++i) {
+    CAIRN_UNROLL
+    for (int c = 0; c < kChains; ++c) {
+      sum[c] = _mm512_dpbf16_ps(sum[c], x, x);
+      asm volatile("" : "+v"(sum[c]));
+    }
+  }
+  return 2.0 * 32 * kChains * static_cast<double>(rounds);
+}
+
 bool has_vnni() {
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx512vnni") != 0;
@@ -145,6 +160,8 @@ double run_dot_products(Isa isa, std::int64_t rounds) {
       return dots_scalar(rounds);
   }
 }
+
+double run_bf16_dots(std::int64_t rounds) { return dots_bf16(rounds); }
 
 const char* dot_product_instruction(Isa isa) {
   if (isa == Isa::portable) return "scalar";

@@ -22,4 +22,8 @@ double run_dot_products(Isa isa, std::int64_t rounds);
 /// VNNI), "VPMADDWD" on numbers widened to 16 bits, or "scalar".
 const char* dot_product_instruction(Isa isa);
 
+/// The same for VDPBF16PS: sums of pairs of bf16 products, two operations a product. Only where
+/// bf16_dot_supported (isa.hpp).
+double run_bf16_dots(std::int64_t rounds);
+
 }  // namespace cairn::kernels

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/activations.hpp"
 #include "model/net/config.hpp"
 #include "model/net/sampler.hpp"
 
@@ -99,6 +100,7 @@ struct BackendInfo {
   std::string weights;  // "bf16", "int8"
   std::string kv;       // "bf16", "f32", "f16"
   int threads = 0;
+  std::string activations = "bf16";  // what products with bf16 weights take: "bf16", "fp32"
   std::string gemm = "exact";  // "cublaslt 0123456789abcdef": LtGemm::digest()
 };
 
@@ -154,6 +156,7 @@ class Backend {
 struct CpuOptions {
   int threads = 0;  // 0: physical cores
   KvType kv = KvType::bf16;
+  kernels::Activations activations = kernels::Activations::bf16;
   std::string isa;  // "", "avx512", "avx2", "portable"; "" takes CAIRN_ISA, else the best there is
   std::int32_t max_step_tokens = 4096;  // rows a step may have
 };

@@ -67,6 +67,7 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
       pool_(options.threads > 0 ? options.threads : default_threads()),
       kv_{options.kv == KvType::bf16 ? kernels::KvType::bf16 : kernels::KvType::f32,
           weights_->config.num_kv_heads, weights_->config.head_dim},
+      activations_(options.activations),
       max_step_tokens_(options.max_step_tokens),
       ld_hidden_(padded(weights_->config.hidden_size)),
       ld_wide_(padded(widest_projection(*weights_))),
@@ -107,7 +108,8 @@ MemoryLayout CpuBackend::layout() const { return memory_layout(config(), kv_type
 
 BackendInfo CpuBackend::info() const {
   return {"cpu", kernels::to_string(ops_.isa), format_name(weights_->format),
-          kv_type() == KvType::bf16 ? "bf16" : "f32", pool_.threads()};
+          kv_type() == KvType::bf16 ? "bf16" : "f32", pool_.threads(),
+          kernels::to_string(activations_)};
 }
 
 void CpuBackend::reset_state(std::byte* state) {

@@ -130,6 +130,7 @@ class CpuBackend final : public Backend {
   const kernels::Ops& ops_;
   kernels::ThreadPool pool_;
   kernels::KvLayout kv_;
+  kernels::Activations activations_;
   std::int32_t max_step_tokens_;
   std::size_t state_layer_bytes_;
 
