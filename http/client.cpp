@@ -17,6 +17,8 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
+#include <boost/system/errc.hpp>
+#include <boost/system/system_error.hpp>
 #include <exception>
 #include <set>
 #include <thread>
@@ -45,6 +47,17 @@ ClientFailure failure_of(const error_code& error) {
   return ClientFailure::closed;
 }
 
+ClientFailure connect_failure_of(const error_code& error) {
+  namespace errc = boost::system::errc;
+  for (const errc::errc_t ours :
+       {errc::too_many_files_open, errc::too_many_files_open_in_system, errc::address_not_available,
+        errc::no_buffer_space, errc::not_enough_memory}) {
+    if (error == ours) return ClientFailure::local;
+  }
+  const ClientFailure other = failure_of(error);
+  return other == ClientFailure::closed ? ClientFailure::connect : other;
+}
+
 // So that a cancel reaches the connection, and none that is gone.
 class Enlisted {
  public:
@@ -65,6 +78,21 @@ void fail(ClientAnswer& answer, ClientFailure failure, const error_code& error) 
   answer.message = error.message();
 }
 
+/// Memory, or descriptors for what Asio needs first: every other failure is a value.
+ClientAnswer failed_here(const std::exception_ptr& error) {
+  ClientAnswer answer;
+  answer.failure = ClientFailure::local;
+  answer.ended = ClientAnswer::Clock::now();
+  try {
+    std::rethrow_exception(error);
+  } catch (const boost::system::system_error& what) {
+    answer.message = what.code().message();
+  } catch (const std::exception& what) {
+    answer.message = what.what();
+  }
+  return answer;
+}
+
 }  // namespace
 
 const char* to_string(ClientFailure failure) {
@@ -73,6 +101,8 @@ const char* to_string(ClientFailure failure) {
       return "none";
     case ClientFailure::connect:
       return "connect";
+    case ClientFailure::local:
+      return "local";
     case ClientFailure::timeout:
       return "timeout";
     case ClientFailure::closed:
@@ -183,8 +213,7 @@ asio::awaitable<ClientAnswer> Client::Impl::exchange(ClientRequest request) {
       co_await stream->async_connect(places, asio::redirect_error(asio::use_awaitable, error));
       connected = !error;
       if (error) {
-        const ClientFailure ours = failure_of(error);
-        fail(answer, ours == ClientFailure::closed ? ClientFailure::connect : ours, error);
+        fail(answer, connect_failure_of(error), error);
       } else {
         stream->socket().set_option(asio::ip::tcp::no_delay(true), error);
       }
@@ -216,7 +245,7 @@ Result<std::unique_ptr<Client>> Client::open(const std::string& url, const Clien
   error_code error;
   impl->places = resolver.resolve(address->host, address->port, error);
   if (error) return Error{ErrorCode::unavailable, url + ": " + error.message(), "url"};
-  impl->host = address->host + ":" + address->port;
+  impl->host = host_header(*address);
   if (!options.api_key.empty()) impl->authorization = "Bearer " + options.api_key;
   impl->max_answer_bytes = options.max_answer_bytes;
   return std::unique_ptr<Client>(new Client(std::move(impl)));
@@ -237,12 +266,7 @@ void Client::post(ClientRequest request, Done done) {
                               done = std::move(done)]() mutable {
     asio::co_spawn(impl->context, impl->exchange(std::move(request)),
                    [done = std::move(done)](const std::exception_ptr& error, ClientAnswer answer) {
-                     if (error) {  // memory, as every other failure is a value
-                       answer.failure = ClientFailure::malformed;
-                       answer.message = "the answer could not be taken in";
-                       answer.ended = ClientAnswer::Clock::now();
-                     }
-                     done(std::move(answer));
+                     done(error ? failed_here(error) : std::move(answer));
                    });
   });
 }

@@ -29,6 +29,7 @@ struct ClientRequest {
 enum class ClientFailure : std::uint8_t {
   none,
   connect,  // nobody listens, or cannot be reached
+  local,    // this machine lacks descriptors, ports or memory
   timeout,
   closed,     // the connection ended first
   malformed,  // not HTTP, or larger than what is taken

@@ -37,7 +37,7 @@ asio::awaitable<Response> ask(Address to, FetchOptions options) {
   co_await stream.async_connect(places, use_awaitable);
   const auto verb = options.post ? beast::http::verb::post : beast::http::verb::get;
   beast::http::request<beast::http::string_body> request(verb, to.target, 11);
-  request.set(beast::http::field::host, to.host + ":" + to.port);
+  request.set(beast::http::field::host, host_header(to));
   request.set(beast::http::field::connection, "close");
   if (!options.api_key.empty()) {
     request.set(beast::http::field::authorization, "Bearer " + options.api_key);

@@ -37,4 +37,9 @@ std::optional<Address> split_url(std::string_view url) {
   return out;
 }
 
+std::string host_header(const Address& address) {
+  const bool is_ipv6 = address.host.find(':') != std::string::npos;
+  return (is_ipv6 ? "[" + address.host + "]" : address.host) + ":" + address.port;
+}
+
 }  // namespace cairn::http

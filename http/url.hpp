@@ -15,4 +15,7 @@ struct Address {
 /// Of "http://host[:port][/path]"; nothing for what is none, https and ports above 65535 included.
 std::optional<Address> split_url(std::string_view url);
 
+/// What a Host header says of it: "host:port", an IPv6 address in brackets.
+std::string host_header(const Address& address);
+
 }  // namespace cairn::http

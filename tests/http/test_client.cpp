@@ -6,6 +6,7 @@
 
 #include "http/event_lines.hpp"
 #include "tests/http/serving.hpp"
+#include "tests/support/no_descriptors.hpp"
 
 using namespace cairn;
 using namespace cairn::testing;
@@ -139,6 +140,15 @@ TEST_CASE("a connection that the server closed while idle is replaced unseen") {
   const auto answer = post(*client, kStream).get();
   CHECK(answer.failure == http::ClientFailure::none);
   CHECK(answer.status == 200);
+}
+
+TEST_CASE("a client without descriptors does not take it for a server that is not there") {
+  Serving s;
+  const auto client = http::Client::open(url_of(s)).take();
+  const NoDescriptors none;
+  const auto answer = post(*client, kStream).get();
+  CHECK(answer.failure == http::ClientFailure::local);
+  CHECK_THAT(answer.message, Catch::Contains("open files"));
 }
 
 TEST_CASE("a URL that is none is refused before anything is sent") {

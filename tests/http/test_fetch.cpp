@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "http/url.hpp"
 #include "tests/http/serving.hpp"
 
 using namespace cairn;
@@ -80,4 +81,11 @@ TEST_CASE("a server that accepts and never answers is given up in time") {
   CHECK_FALSE(late.ok());
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
   ::close(listener);
+}
+
+TEST_CASE("a Host header has an IPv6 address in brackets") {
+  const auto header = [](const char* url) { return http::host_header(*http::split_url(url)); };
+  CHECK(header("http://[::1]:8080/x") == "[::1]:8080");
+  CHECK(header("http://[fe80::1]") == "[fe80::1]:80");
+  CHECK(header("http://localhost:81") == "localhost:81");
 }
