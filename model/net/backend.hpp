@@ -156,9 +156,9 @@ class Backend {
 struct CpuOptions {
   int threads = 0;  // 0: physical cores
   KvType kv = KvType::bf16;
-  kernels::Activations activations = kernels::Activations::bf16;
   std::string isa;  // "", "avx512", "avx2", "portable"; "" takes CAIRN_ISA, else the best there is
   std::int32_t max_step_tokens = 4096;  // rows a step may have
+  kernels::Activations activations = kernels::Activations::bf16;
 };
 
 enum class CudaGemm : std::uint8_t { exact, cublaslt };
