@@ -18,9 +18,13 @@ enum class KvType : std::uint8_t { bf16, f32 };
 ///   keys   f32  [kv_heads][head_dim][16 slots]
 ///          bf16 [kv_heads][head_dim / 2][16 slots][2]: dims 2 i and 2 i + 1 of a slot share a
 ///          32-bit word
-///   values      [kv_heads][16 slots][head_dim]
+///   values f32  [kv_heads][16 slots][head_dim]
+///          bf16 [kv_heads][head_dim / 16][8][16 dims][2]: slots 2 i and 2 i + 1 of a dim share a
+///          32-bit word; where head_dim is no multiple of 16, the last strip has the dims left
 /// Keys stand transposed so that a score is one accumulator per slot with no sum across lanes.
-/// head_dim is even; a block's layer share starts at a multiple of 64 bytes.
+/// Words are pairs of factors of one sum, as VDPBF16PS takes them; strips of 16 dims let a walk
+/// over slots read memory in order. head_dim is even; a block's layer share starts at a multiple of
+/// 64 bytes.
 struct KvLayout {
   KvType type = KvType::bf16;
   std::int32_t kv_heads = 0;
@@ -36,6 +40,12 @@ struct KvLayout {
   }
   constexpr std::size_t value_offset(std::int32_t head) const {
     return static_cast<std::size_t>(kv_heads + head) * head_bytes();
+  }
+  /// Of bf16 values, the element of `slot` and `dim` behind the head's first.
+  constexpr std::int64_t half_value(std::int32_t slot, std::int64_t dim) const {
+    const std::int64_t strip = dim / 16 * 16;
+    const std::int64_t width = head_dim - strip < 16 ? head_dim - strip : 16;
+    return strip * kKvBlockTokens + (slot / 2 * width + dim % 16) * 2 + slot % 2;
   }
   /// Bytes of one layer in a block; a multiple of 64 for every even head_dim.
   constexpr std::size_t layer_bytes() const {

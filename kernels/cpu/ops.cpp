@@ -60,6 +60,10 @@ const Ops& avx512_here() {
     Ops t = shared::kAvx512;
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512vnni")) t.gemm_quantised = shared::gemm_quantised_vnni;
+    if (bf16_dot_preferred()) {
+      t.attention = shared::attention_dot;
+      t.attention_range = shared::attention_range_dot;
+    }
     return t;
   }();
   return table;
@@ -137,12 +141,12 @@ void kv_store(const KvLayout& layout, std::byte* layer, std::int32_t slot, const
     std::byte* values = layer + layout.value_offset(h);
     if (layout.type == KvType::bf16) {
       auto* to_k = reinterpret_cast<Bf16*>(keys) + 2 * slot;
-      auto* to_v = reinterpret_cast<Bf16*>(values) + slot * dim;
+      auto* to_v = reinterpret_cast<Bf16*>(values);
       for (std::int64_t d = 0; d < dim; d += 2) {
         const Bf16 pair[2] = {to_bf16(k[d]), to_bf16(k[d + 1])};
         std::memcpy(to_k + d * kKvBlockTokens, pair, sizeof pair);
       }
-      for (std::int64_t d = 0; d < dim; ++d) to_v[d] = to_bf16(v[d]);
+      for (std::int64_t d = 0; d < dim; ++d) to_v[layout.half_value(slot, d)] = to_bf16(v[d]);
     } else {
       auto* to_k = reinterpret_cast<float*>(keys) + slot;
       auto* to_v = reinterpret_cast<float*>(values) + slot * dim;

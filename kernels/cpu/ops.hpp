@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/activations.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/kv.hpp"
 #include "kernels/cpu/packed.hpp"
@@ -68,10 +69,11 @@ struct AttentionArgs {
   std::int32_t kv_head = 0;
   std::int32_t group = 1;  // query heads per kv head
   std::int32_t rows = 0;
-  std::int64_t position = 0;                 // of row 0
-  const std::byte* const* blocks = nullptr;  // block b holds positions [16 b, 16 b + 16)
-  std::size_t layer_offset = 0;              // bytes from a block's start to this layer's share
-  float scale = 0.0F;                        // multiplies the score, head_dim^-0.5
+  std::int64_t position = 0;                    // of row 0
+  const std::byte* const* blocks = nullptr;     // block b holds positions [16 b, 16 b + 16)
+  std::size_t layer_offset = 0;                 // bytes from a block's start to this layer's share
+  float scale = 0.0F;                           // multiplies the score, head_dim^-0.5
+  Activations activations = Activations::bf16;  // over a bf16 cache; fp32 keys take fp32 factors
   const float* q = nullptr;  // [rows, ldq]; group * head_dim values, heads of the group adjacent
   std::int64_t ldq = 0;
   float* o = nullptr;  // [rows, ldo]; group * head_dim values
@@ -82,11 +84,17 @@ struct AttentionArgs {
 /// Query heads that a kernel multiplies with a tile of keys at once, at most.
 inline constexpr std::int64_t kAttentionBlock = 6;
 
+/// fp32 elements of one rounded query head in AttentionArgs::scratch.
+constexpr std::int64_t attention_query_size(std::int64_t head_dim) {
+  return (head_dim + 31) / 32 * 32;
+}
+
 /// fp32 elements of AttentionArgs::scratch.
 constexpr std::int64_t attention_scratch(std::int64_t rows, std::int64_t group,
                                          std::int64_t head_dim) {
   const std::int64_t padded = (head_dim + 15) / 16 * 16;
-  return rows * group * 2 * (padded + 16) + kAttentionBlock * kAttentionTile;
+  return rows * group * (2 * (padded + 16) + attention_query_size(head_dim)) +
+         kAttentionBlock * kAttentionTile;
 }
 
 /// fp32 elements of one range's partial result for one query head.

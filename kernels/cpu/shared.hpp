@@ -30,6 +30,10 @@ void gemm_quantised_vnni(const PackedMatrix& w, std::int64_t panel_begin, std::i
                          const QuantRows& x, std::int64_t row_begin, std::int64_t rows, float* y,
                          std::int64_t ldy);
 
+/// Ops::attention and Ops::attention_range where AVX-512 has BF16.
+void attention_dot(const AttentionArgs& args);
+void attention_range_dot(const AttentionArgs& args, std::int64_t range, float* partial);
+
 extern const Ops kPortable;
 extern const Ops kAvx2;
 extern const Ops kAvx512;

@@ -76,6 +76,7 @@ kernels::AttentionArgs CpuBackend::attention_args(std::size_t offset, const Tile
   args.position = part.position + row;
   args.blocks = slices_[static_cast<std::size_t>(part.slice)].kv_blocks.data();
   args.layer_offset = offset;
+  args.activations = activations_;
   args.scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
   args.q = query_ + (part.row + row) * ld_mixed_ + column;
   args.o = mixed_ + (part.row + row) * ld_mixed_ + column;
