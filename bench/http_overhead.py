@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What HTTP and the actors cost: the time a client sees minus the time the executor computes.
 
-    http_overhead.py CAIRN [--requests N] [--threads N] [--json]
+    http_overhead.py CAIRN [--requests N] [--threads N] [--timeout SECONDS] [--json]
 
 Starts `CAIRN serve` with the demo model on a free port and sends N requests one after another over
 one connection, half of them for one token, half for 65, streamed and not. The executor's time of a
 request is what cairn_step_seconds_sum grew by meanwhile. The cost of a token is the difference
 between the two lengths over 64. Medians; the client's own time (Python, sockets) is included.
-Exits 1 when a request costs 1 ms or more, or a token 50 us or more.
+Exits 1 when a request costs 1 ms or more, or a token 50 us or more, and with a sentence when the
+server does not start or answer within the timeout.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import re
@@ -31,12 +33,12 @@ STEP_SUM = re.compile(rb"^cairn_step_seconds_sum\{[^}]*\} (\S+)$", re.M)
 class Client:
     """One kept connection, as little work as possible between send and last byte."""
 
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port))
+    def __init__(self, port, timeout):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def read_answer(self):
-        data = self.socket.recv(1 << 20)
+        data = self.receive()
         while b"\r\n\r\n" not in data:
             data += self.receive()
         head, _, body = data.partition(b"\r\n\r\n")
@@ -92,16 +94,33 @@ def median_costs(client, requests):
             for kind, rows in samples.items()}
 
 
-def serve(cairn, threads, port_file):
-    server = subprocess.Popen(
-        [cairn, "serve", "--model", "demo", "--device", "cpu", "--threads", str(threads),
-         "--port", "0", "--port-file", str(port_file)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not (port_file.exists() and port_file.read_text().strip()):
-        if server.poll() is not None:
-            sys.exit(f"{cairn} serve ended with {server.returncode}")
-        time.sleep(0.02)
-    return server
+@contextlib.contextmanager
+def serving(args, directory):
+    """A server's port, once it listens; the server ends with the block."""
+    port_file, log = directory / "port", directory / "log"
+    with open(log, "wb") as out:
+        server = subprocess.Popen(
+            [args.cairn, "serve", "--model", "demo", "--device", "cpu", "--threads",
+             str(args.threads), "--port", "0", "--port-file", str(port_file)],
+            stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + args.timeout
+        while not (port_file.exists() and port_file.read_text().strip()):
+            if server.poll() is not None:
+                said = log.read_text(errors="replace").strip().splitlines()
+                raise RuntimeError(f"{args.cairn} serve ended with {server.returncode}"
+                                   f"{': ' + said[-1] if said else ''}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{args.cairn} serve did not start in {args.timeout:g} s")
+            time.sleep(0.02)
+        yield int(port_file.read_text())
+    finally:
+        server.terminate()
+        try:
+            server.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
 def main():
@@ -109,20 +128,19 @@ def main():
     parser.add_argument("cairn")
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--timeout", type=float, default=60,
+                        help="seconds that the start and each answer may take (60)")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.requests < 4:
         parser.error("--requests: 4 at least, one of each kind")
+    if not 0 < args.timeout < 1e6:
+        parser.error("--timeout: above 0 seconds")
     with tempfile.TemporaryDirectory() as directory:
-        port_file = pathlib.Path(directory) / "port"
-        server = serve(args.cairn, args.threads, port_file)
-        try:
-            client = Client(int(port_file.read_text()))
+        with serving(args, pathlib.Path(directory)) as port:
+            client = Client(port, args.timeout)
             median_costs(client, 40)  # warms up
             costs = median_costs(client, args.requests)
-        finally:
-            server.terminate()
-            server.wait()
     rows = []
     for stream in (False, True):
         token = (costs[stream, LONG][0] - costs[stream, 1][0]) / (LONG - 1)
@@ -146,4 +164,9 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except TimeoutError:
+        sys.exit("http_overhead: the server did not answer in time")
+    except (OSError, RuntimeError) as error:
+        sys.exit(f"http_overhead: {error}")
