@@ -41,12 +41,15 @@ std::string complaint(std::string_view body) {
   return said.empty() ? std::string(body.substr(0, 200)) : said;
 }
 
+std::optional<std::int64_t> count_of(const Value* value) {
+  if (!value || !value->is(json::Kind::number)) return std::nullopt;
+  return value->as_int();
+}
+
 void take_usage(Record& record, const Value& usage) {
-  if (const Value* n = usage.find("prompt_tokens")) record.prompt_tokens = n->as_int();
-  if (const Value* n = usage.find("completion_tokens")) record.answer_tokens = n->as_int();
-  if (const Value* n = member(usage.find("prompt_tokens_details"), "cached_tokens")) {
-    record.cached_tokens = n->as_int();
-  }
+  record.prompt_tokens = count_of(usage.find("prompt_tokens"));
+  record.answer_tokens = count_of(usage.find("completion_tokens"));
+  record.cached_tokens = count_of(member(usage.find("prompt_tokens_details"), "cached_tokens"));
 }
 
 /// Whether the part of a choice brought a token.
@@ -85,6 +88,15 @@ std::string words_of(const Tokens& tokens) {
     }
   }
   return out;
+}
+
+std::string conversation(const std::vector<Tokens>& messages) {
+  std::string out = "[";
+  for (const Tokens& message : messages) {
+    if (out.size() > 1) out += "," + message_json("assistant", "") + ",";
+    out += message_json("user", words_of(message));
+  }
+  return out + "]";
 }
 
 double Asker::seconds(http::ClientAnswer::Clock::time_point at) const {
@@ -144,7 +156,8 @@ void Asker::take(Record& record, const http::ClientAnswer& answer) {
     const auto event = json::parse(data);
     if (!event.ok()) return fail(record, "malformed", event.error().message);
     if (event->find("error")) return fail(record, "in stream", complaint(data));
-    if (const Value* usage = event->find("usage")) take_usage(record, *usage);
+    const Value* usage = event->find("usage");
+    if (usage && usage->is(json::Kind::object)) take_usage(record, *usage);
     const Value* choices = event->find("choices");
     bool brought = false;
     for (const Value& choice : choices ? choices->items() : json::Array{}) {
@@ -155,6 +168,9 @@ void Asker::take(Record& record, const http::ClientAnswer& answer) {
     if (last) record.gaps.push_back(now - *last);
     if (!record.first) record.first = now;
     last = now;
+  }
+  if (!record.answer_tokens && !record.answer.empty()) {
+    record.answer_tokens = std::ssize(record.answer);
   }
   if (answer.failure != http::ClientFailure::none) {
     return fail(record, to_string(answer.failure), answer.message);

@@ -46,6 +46,10 @@ class Asker {
   std::map<std::int64_t, Said> said_;  // by session
 };
 
+/// The messages of a conversation as /tokenize takes them: those of the user, whose answers are
+/// empty.
+std::string conversation(const std::vector<Tokens>& messages);
+
 /// A word for each token; equal tokens give equal words.
 std::string words_of(const Tokens& tokens);
 

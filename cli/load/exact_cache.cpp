@@ -23,4 +23,19 @@ std::int64_t ExactCache::needed(const std::vector<std::int32_t>& prompt) const {
   return length - std::min(shared, length - 1);
 }
 
+// What another one begins with says nothing that the other does not; it stands just before it.
+void ExactCache::add(std::vector<std::int32_t> tokens) {
+  const auto [at, fresh] = known_.insert(std::move(tokens));
+  if (!fresh) return;
+  const auto begins = [](const auto& with, const auto& it) {
+    return with->size() < it->size() && common(*with, *it) == std::ssize(*with);
+  };
+  const auto next = std::next(at);
+  if (next != known_.end() && begins(at, next)) {
+    known_.erase(at);
+  } else if (at != known_.begin() && begins(std::prev(at), at)) {
+    known_.erase(std::prev(at));
+  }
+}
+
 }  // namespace cairn::load

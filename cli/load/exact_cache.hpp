@@ -10,12 +10,13 @@
 
 namespace cairn::load {
 
-/// One owner. A question costs O(log n) comparisons of sequences.
+/// One owner. What is the beginning of another sequence is not held twice. A question costs O(log
+/// n) comparisons of sequences.
 class ExactCache {
  public:
   /// Tokens of `prompt` to compute: those behind its longest known prefix, at least the last one.
   std::int64_t needed(const std::vector<std::int32_t>& prompt) const;
-  void add(std::vector<std::int32_t> tokens) { known_.insert(std::move(tokens)); }
+  void add(std::vector<std::int32_t> tokens);
   void clear() { known_.clear(); }
 
  private:

@@ -6,81 +6,44 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/json.hpp"
+#include "cli/load/kept.hpp"
+#include "cli/load/longest.hpp"
 #include "cli/load/needed.hpp"
-#include "engine/request/json_text.hpp"
-#include "http/fetch.hpp"
+#include "cli/load/repeats.hpp"
+#include "cli/load/served.hpp"
 
 namespace cairn::load {
 namespace {
 
 constexpr std::int32_t kWords = 4096;  // of prompts as text
 
-struct ServedModel {
-  std::string id;
-  std::int64_t context = 0, vocabulary = 0;  // 0: not told
-};
-
-std::int64_t integer_at(const json::Value& object, std::string_view name) {
-  const json::Value* value = object.find(name);
-  return value ? value->as_int() : 0;
-}
-
-ServedModel ask_model(const LoadOptions& options) {
-  http::FetchOptions fetch;
-  fetch.api_key = options.api_key;
-  const auto page = http::fetch(options.url + "/v1/models", fetch);
-  if (!page) throw LoadError(page.error().message);
-  const auto parsed = json::parse(*page);
-  const json::Value* data = parsed.ok() ? parsed->find("data") : nullptr;
-  const json::Value* id = data && !data->items().empty() ? data->items()[0].find("id") : nullptr;
-  if (!id) throw LoadError(options.url + "/v1/models: expected a list of models");
-  const json::Value& first = data->items()[0];
-  ServedModel model{id->text(), integer_at(first, "max_model_len"),
-                    integer_at(first, "vocab_size")};
-  const json::Value* meta = first.find("meta");
-  if (meta && model.vocabulary == 0) model.vocabulary = integer_at(*meta, "n_vocab");
-  return model;
-}
-
-/// Tokens of the longest prompt and its answer.
-std::int64_t longest(const WorkloadOptions& o, std::int64_t answer) {
-  const auto asked = [&](Kind kind) { return o.weights[static_cast<std::size_t>(kind)] > 0; };
-  std::int64_t most = 0;
-  if (asked(Kind::documents) || asked(Kind::overlaps)) {
-    most = std::int64_t{o.document_tokens} + o.question_tokens + answer;
-  }
-  if (asked(Kind::chat)) {
-    const std::int64_t later = std::int64_t{o.turns - 1} * o.message_tokens;
-    most = std::max(most, o.opening_tokens + later + o.turns * answer);
-  }
-  if (asked(Kind::short_prompts)) most = std::max(most, o.short_tokens + answer);
-  return most;
-}
-
 class Load {
  public:
   Load(const LoadOptions& options, const std::atomic<bool>& stop, const LoadProgress& progress)
-      : options_(options), stop_(stop), progress_(progress) {}
+      : options_(options),
+        stop_(stop),
+        progress_(progress),
+        server_(options.url, options.api_key, options.admin_key),
+        repeats_(options.memory_bytes / kShares / kRepeatBytes) {}
 
   Report operator()() {
-    const ServedModel model = ask_model(options_);
-    WorkloadOptions workload = options_.workload;
+    const ServedModel model = server_.model();
+    workload_options_ = options_.workload;
+    std::int32_t& vocabulary = workload_options_.vocabulary;
     if (options_.ask.text) {
-      workload.vocabulary = kWords;
-    } else if (workload.vocabulary == 0) {
-      workload.vocabulary = static_cast<std::int32_t>(model.vocabulary);
-      if (workload.vocabulary <= 0) {
+      vocabulary = kWords;
+    } else if (vocabulary == 0) {
+      vocabulary = static_cast<std::int32_t>(model.vocabulary);
+      if (vocabulary <= 0) {
         throw LoadError("the server does not tell how many tokens its vocabulary has: name it");
       }
     }
-    const std::int64_t most = longest(workload, options_.ask.max_tokens);
-    if (!options_.ask.text && model.context > 0 && most > model.context) {
+    const std::int64_t most = longest(workload_options_, options_.ask, server_);
+    if (model.context > 0 && most > model.context) {
       throw LoadError("prompts and answers of up to " + std::to_string(most) +
                       " tokens do not fit the server's context of " +
                       std::to_string(model.context));
     }
-    workload_.emplace(workload);
     auto client = http::Client::open(options_.url, {options_.api_key});
     if (!client) throw LoadError(client.error().message);
     client_ = client.take();
@@ -92,7 +55,9 @@ class Load {
     for (int pass = 0; pass < options_.passes && report_.ended == "complete"; ++pass) {
       run_pass(pass);
     }
-    compare_answers(report_);
+    report_.compared = repeats_.compared();
+    report_.different = repeats_.different();
+    report_.not_compared = repeats_.forgotten();
     return std::move(report_);
   }
 
@@ -103,31 +68,21 @@ class Load {
 
   /// False when it could not be done, which ends the load.
   bool drop_cache(int pass) {
-    http::FetchOptions fetch;
-    fetch.api_key = options_.admin_key;
-    fetch.post = "";
-    const auto dropped = http::fetch(options_.url + "/admin/cache/drop", fetch);
-    if (dropped.ok()) {
-      cache_.clear();
+    const std::string problem = server_.drop_cache();
+    if (problem.empty()) {
+      cache_.emplace();
       return true;
     }
-    if (pass == 0) throw LoadError(dropped.error().message);
-    report_.ended = dropped.error().message;
+    if (pass == 0) throw LoadError(problem);
+    report_.ended = problem;
     return false;
   }
 
   // Later passes ask what the first one asked.
   std::optional<Planned> next(int pass) {
-    if (pass == 0) planned_.push_back(workload_->next());
-    if (at_ == planned_.size()) return std::nullopt;
-    return planned_[at_++];
-  }
-
-  Series scrape() const {
-    http::FetchOptions fetch;
-    fetch.api_key = options_.api_key;
-    const auto page = http::fetch(options_.url + "/metrics", fetch);
-    return page ? read_series(*page) : Series{};
+    if (pass > 0 && at_ == first_pass_) return std::nullopt;
+    ++at_;
+    return workload_->next();
   }
 
   void run_pass(int index) {
@@ -135,79 +90,95 @@ class Load {
     Pass pass;
     pass.name = index < 2 ? kNames[index] : "pass " + std::to_string(index + 1);
     pass.dropped = drops(index);
+    workload_.emplace(workload_options_);
     if (pass.dropped && !drop_cache(index)) return;
     at_ = 0;
     asker_->restart();
+    Tally tally;
+    Kept kept(options_.memory_bytes / kShares);
     RunLimits prepare = options_.limits;
     prepare.concurrency = 1;
     prepare.rate.reset();
     prepare.seconds.reset();
     prepare.requests = options_.warm_up;
-    if (options_.warm_up > 0) take(run_part(index, prepare), pass, true);
-    if (report_.ended == "complete") {
-      const Series before = scrape();
-      take(run_part(index, options_.limits), pass, false);
-      pass.server = growth(before, scrape());
+    const auto keep = [&](Record record) {
+      repeats_.add(record);
+      kept.add(std::move(record));
+    };
+    if (options_.warm_up > 0) {
+      run_part(index, prepare, [&](Record record) {
+        record.warm_up = true;
+        keep(std::move(record));
+      });
     }
-    learn_prompts(pass);
-    count_needed(pass.records, cache_);
-    pass.groups = groups_of(pass.records);
-    report_.passes.push_back(std::move(pass));
+    if (report_.ended == "complete") {
+      const Series before = server_.series();
+      pass.seconds = run_part(index, options_.limits, [&](Record record) {
+        tally.add(record);
+        keep(std::move(record));
+      });
+      pass.server = growth(before, server_.series());
+    }
+    if (index == 0) first_pass_ = at_;
+    close(pass, tally, kept);
   }
 
-  RunResult run_part(int index, const RunLimits& limits) {
-    return run(
-        *client_, *asker_, [&] { return next(index); }, limits, stop_,
+  double run_part(int index, const RunLimits& limits, const Sink& sink) {
+    const RunResult part = run(
+        *client_, *asker_, [&] { return next(index); }, sink, limits, stop_,
         [&](const RunProgress& progress) {
           if (progress_) progress_(index, progress);
         });
+    if (!part.broken.empty()) report_.ended = part.broken;
+    if (part.broken.empty() && stop_) report_.ended = "interrupted";
+    return part.seconds;
   }
 
-  void take(RunResult part, Pass& pass, bool warm_up) {
-    for (Record& record : part.records) {
-      record.warm_up = warm_up;
-      pass.records.push_back(std::move(record));
+  // Once nothing is measured any more.
+  void close(Pass& pass, Tally& tally, Kept& kept) {
+    pass.every = kept.every();
+    // A cache that has not seen all requests says nothing of later ones.
+    if (!kept.whole()) cache_.reset();
+    pass.records = kept.take();
+    if (cache_) {
+      learn_prompts(pass.records);
+      count_needed(pass.records, *cache_);
+      tally.add_needed(pass.records);
     }
-    if (!warm_up) pass.seconds = part.seconds;
-    if (!part.lost.empty()) report_.ended = "the server no longer answers: " + part.lost;
-    if (part.lost.empty() && stop_) report_.ended = "interrupted";
+    std::for_each(pass.records.begin(), pass.records.end(), strip);
+    const auto passes = static_cast<std::uint64_t>(options_.passes);
+    pass.every = Kept::shrink(pass.records, options_.memory_bytes / kShares / passes) && pass.every;
+    pass.groups = tally.take();
+    report_.passes.push_back(std::move(pass));
   }
 
-  // Of prompts that were sent as text, once nothing is measured any more. A server that cannot say
-  // leaves them unknown.
-  void learn_prompts(Pass& pass) const {
-    for (Record& record : pass.records) {
+  // Of prompts that were sent as text. A server that cannot say leaves them unknown.
+  void learn_prompts(std::vector<Record>& records) const {
+    for (Record& record : records) {
       if (record.question.empty() || !record.answered() || stop_) continue;
-      engine::JsonWriter body;
-      body.begin_object();
-      if (record.question.front() == '[') {
-        body.key("messages").raw(record.question);
-      } else {
-        body.key("content").string(record.question);
-      }
-      body.end_object();
-      http::FetchOptions fetch;
-      fetch.api_key = options_.api_key;
-      fetch.post = body.take();
-      const auto answer = http::fetch(options_.url + "/tokenize", fetch);
-      const auto parsed = json::parse(answer ? *answer : "");
-      const json::Value* tokens = parsed.ok() ? parsed->find("tokens") : nullptr;
+      auto tokens = server_.tokens_of(record.question);
       if (!tokens) return;
-      for (const json::Value& id : tokens->items()) {
-        record.prompt.push_back(static_cast<std::int32_t>(id.as_int()));
-      }
+      record.prompt = std::move(*tokens);
+      record.question = std::string();
     }
   }
+
+  // Of the memory: the requests of this pass, those of all before, what was asked and answered for
+  // the cache without limits, and the answers to compare with.
+  static constexpr std::uint64_t kShares = 4;
+  static constexpr std::uint64_t kRepeatBytes = 256;  // of an answer to compare with, about
 
   const LoadOptions& options_;
   const std::atomic<bool>& stop_;
   const LoadProgress& progress_;
-  std::optional<Workload> workload_;
+  Served server_;
+  WorkloadOptions workload_options_;
+  std::optional<Workload> workload_;  // of this pass, always the same
   std::unique_ptr<http::Client> client_;
   std::optional<Asker> asker_;
-  std::vector<Planned> planned_;
-  std::size_t at_ = 0;  // of them, in this pass
-  ExactCache cache_;
+  std::int64_t at_ = 0, first_pass_ = 0;  // requests planned in this pass, in the first one
+  std::optional<ExactCache> cache_ = ExactCache();
+  Repeats repeats_;
   Report report_;
 };
 

@@ -23,6 +23,8 @@ struct LoadOptions {
   std::int64_t warm_up = 0;  // requests before each pass, one at a time, not measured
   int passes = 2;
   Drop drop = Drop::never;
+  /// What single requests may take; figures beyond that are of sums and distributions.
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30U;
 };
 
 using LoadProgress = std::function<void(int pass, const RunProgress&)>;

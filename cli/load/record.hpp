@@ -12,7 +12,7 @@ namespace cairn::load {
 
 /// One request and what became of it. Times are seconds since its pass began.
 struct Record {
-  Planned planned;
+  Planned planned;       // its tokens only until it is sent
   bool warm_up = false;  // sent to prepare, not to be measured
   std::string target;    // "/v1/completions"
   std::string question;  // what /tokenize takes for its prompt; "" where that is `prompt`
@@ -27,8 +27,8 @@ struct Record {
   std::string text;
   Tokens answer;                              // its tokens, where the server tells
   std::optional<std::int64_t> prompt_tokens;  // this and the next two as the server counts
-  std::int64_t cached_tokens = 0;
-  std::int64_t answer_tokens = 0;
+  std::optional<std::int64_t> cached_tokens;
+  std::optional<std::int64_t> answer_tokens;
   std::optional<std::int64_t> needed;  // tokens that a cache without limits computes
   std::string error;                   // its kind, "" for none; and what was said
   std::string message;
@@ -36,7 +36,11 @@ struct Record {
   bool answered() const { return error.empty(); }
   double to_first() const { return first.value_or(ended) - intended; }
   double total() const { return ended - intended; }
-  std::int64_t computed() const { return prompt_tokens.value_or(0) - cached_tokens; }
+  /// Prompt tokens that did not come from the server's cache; unset where it does not tell.
+  std::optional<std::int64_t> computed() const {
+    if (!prompt_tokens || !cached_tokens) return std::nullopt;
+    return *prompt_tokens - *cached_tokens;
+  }
 };
 
 }  // namespace cairn::load

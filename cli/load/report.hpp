@@ -21,23 +21,38 @@ struct Group {
   std::string name;  // "all" for all
   std::int64_t requests = 0, answered = 0;
   std::map<std::string, std::int64_t> errors;  // by kind
+  std::map<std::string, std::string> said;     // of an error's kind the first message
   Spread first_ms, gap_ms, total_ms;           // of what was answered; first and total since the
                                                // intended time of sending
   Spread late_ms;                              // by what the client sent later than intended
-  std::int64_t prompt_tokens = 0, computed = 0, answer_tokens = 0;
+  // Of what was answered; unset where the server has not told it of all.
+  std::optional<std::int64_t> prompt_tokens = 0, computed = 0, answer_tokens = 0;
   std::optional<std::int64_t> needed;  // of a cache without limits; unset: some are not known
 
   std::int64_t failed() const { return requests - answered; }
 };
 
-/// "all" first when there are several workloads.
-std::vector<Group> groups_of(std::span<const Record> records);
+/// Groups of requests as they end, in memory that does not grow with their number. One owner.
+class Tally {
+ public:
+  void add(const Record& record);
+  /// What a cache without limits needs, where it is known of every answer among these, which are
+  /// all that were added.
+  void add_needed(std::span<const Record> records);
+  /// "all" first when there are several workloads.
+  std::vector<Group> take();
+
+ private:
+  Group all_;
+  std::map<Kind, Group> kinds_;
+};
 
 struct Pass {
-  std::string name;      // "first pass", "second pass", "pass 3"
-  bool dropped = false;  // the server's cache, before it
-  double seconds = 0;    // warm-ups left out
-  std::vector<Record> records;
+  std::string name;             // "first pass", "second pass", "pass 3"
+  bool dropped = false;         // the server's cache, before it
+  double seconds = 0;           // warm-ups left out
+  std::vector<Record> records;  // warm-ups too; what was asked and answered left out
+  bool every = true;            // these are all; if not, more of the slow ones are left
   std::vector<Group> groups;
   Series server;  // what its counters grew by, warm-ups left out; empty: there are none
 
@@ -49,16 +64,16 @@ struct Report {
   std::string server, model;
   std::vector<std::pair<std::string, std::string>> facts;  // of the load: name, value
   std::vector<Pass> passes;
-  std::int64_t compared = 0;   // answers to a prompt that had been answered before
-  std::int64_t different = 0;  // of these
+  std::int64_t compared = 0;      // answers to a prompt that had been answered before
+  std::int64_t different = 0;     // of these
+  std::int64_t not_compared = 0;  // more than there was memory for
   std::string ended = "complete";
 };
 
-/// Answers beside earlier ones to the same request, over all passes, warm-ups too.
-void compare_answers(Report& report);
-
 /// One JSON object and a line end; with `each` every request of every pass.
 std::string report_json(const Report& report, bool each);
+/// Sentences on what in it is not exact, each with a line end; "" when all is.
+std::string exactness(const Report& report);
 /// For a terminal.
 std::string report_text(const Report& report);
 /// One HTML page that needs nothing else.

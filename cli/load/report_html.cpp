@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/load/kept.hpp"
 #include "cli/load/report.hpp"
 #include "engine/simulate/report_chart.hpp"
 #include "engine/simulate/report_layout.hpp"
@@ -15,7 +16,9 @@ using engine::Chart;
 using engine::ChartLine;
 using engine::fixed;
 
-constexpr std::size_t kMostPoints = 400;  // of a curve, about: more would not be seen
+// Of a curve, about, and of a kind of dots: more would not be seen.
+constexpr std::size_t kMostPoints = 400, kMostDots = 500;
+constexpr std::size_t kMostMessage = 120;  // bytes of what was said, in a cell
 
 void row(std::string& out, const char* tag, const std::vector<std::string>& cells) {
   out += "<tr>";
@@ -24,16 +27,22 @@ void row(std::string& out, const char* tag, const std::vector<std::string>& cell
 }
 
 std::string three(const Spread& spread) {
-  if (spread.ascending.empty()) return "-";
-  return fixed(spread.p50, 1) + " / " + fixed(spread.p99, 1) + " / " + fixed(spread.most, 1);
+  if (spread.empty()) return "-";
+  return fixed(spread.percentile(0.5), 1) + " / " + fixed(spread.percentile(0.99), 1) + " / " +
+         fixed(spread.most(), 1);
 }
 
 std::string errors_of(const Group& group) {
   std::string out;
   for (const auto& [kind, count] : group.errors) {
     out += (out.empty() ? "" : ", ") + std::to_string(count) + " " + kind;
+    out += " (" + group.said.at(kind).substr(0, kMostMessage) + ")";
   }
   return out.empty() ? "none" : out;
+}
+
+std::string told(const std::optional<std::int64_t>& tokens) {
+  return tokens ? std::to_string(*tokens) : "not reported";
 }
 
 void table(std::string& out, const Pass& pass) {
@@ -44,7 +53,7 @@ void table(std::string& out, const Pass& pass) {
   for (const Group& g : pass.groups) {
     row(out, "td",
         {g.name, std::to_string(g.answered), errors_of(g), three(g.first_ms), three(g.gap_ms),
-         three(g.total_ms), std::to_string(g.prompt_tokens), std::to_string(g.computed),
+         three(g.total_ms), told(g.prompt_tokens), told(g.computed),
          g.needed ? std::to_string(*g.needed) : "-"});
   }
   out += "</table>\n";
@@ -76,16 +85,15 @@ std::string within(const Report& report, const char* title, const Spread Group::
   double least = 1e300, most = 0;
   for (const Pass& pass : report.passes) {
     for (const Group& group : pass.groups) {
-      const std::vector<double>& values = (group.*spread).ascending;
+      const Spread& values = group.*spread;
       if (values.empty()) continue;
       ChartLine& line = chart.lines.emplace_back();
       line.name = report.passes.size() > 1 ? group.name + ", " + pass.name : group.name;
       line.bold = group.name == "all";
-      const std::size_t step = std::max<std::size_t>(1, values.size() / kMostPoints);
-      for (std::size_t i = (values.size() - 1) % step; i < values.size(); i += step) {
-        const double x = std::max(values[i], kLeastMs);
+      for (const auto& [value, count] : values.within(kMostPoints)) {
         line.points.emplace_back(
-            x, 100 * static_cast<double>(i + 1) / static_cast<double>(values.size()));
+            std::max(value, kLeastMs),
+            100 * static_cast<double>(count) / static_cast<double>(values.count()));
       }
       least = std::min(least, line.points.front().first);
       most = std::max(most, line.points.back().first);
@@ -96,43 +104,63 @@ std::string within(const Report& report, const char* title, const Spread Group::
   return engine::render_chart(chart) + "\n";
 }
 
-/// Each request as a dot: when it was to be sent, and how long its first token took.
+/// Of many dots as few as are seen, the highest of neighbours.
+void thin(ChartLine& line) {
+  std::stable_sort(line.points.begin(), line.points.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  while (line.points.size() > kMostDots) {
+    halve(line.points, [](const auto& a, const auto& b) { return a.second < b.second; });
+  }
+}
+
+/// Requests as dots: when each was to be sent, and how long its first token took or, where it
+/// failed, how long that did.
 std::string time_line(const Pass& pass) {
   Chart chart;
   chart.title = "Requests over time, " + pass.name;
   chart.x_label = "seconds since the pass began";
   chart.y_label = "ms to the first token";
+  ChartLine failed;
+  failed.name = "failed";
+  failed.dots = failed.bold = true;
   for (const Kind kind : kKinds) {
     ChartLine line;
     line.name = to_string(kind);
     line.dots = true;
     for (const Record& r : pass.records) {
-      if (r.planned.kind != kind || !r.answered() || !r.first) continue;
-      line.points.emplace_back(r.intended, 1e3 * r.to_first());
+      if (r.warm_up || r.planned.kind != kind || (r.answered() && !r.first)) continue;
+      (r.answered() ? line : failed).points.emplace_back(r.intended, 1e3 * r.to_first());
     }
+    thin(line);
     if (!line.points.empty()) chart.lines.push_back(std::move(line));
   }
+  thin(failed);
+  if (!failed.points.empty()) chart.lines.push_back(std::move(failed));
   return chart.lines.empty() ? "" : engine::render_chart(chart) + "\n";
 }
 
-/// Sums over the requests so far.
+/// Sums over the requests so far; nothing where not all are there or the server does not tell.
 std::string tokens_over_requests(const Pass& pass) {
+  const Group* const all = pass.groups.empty() ? nullptr : &pass.groups.front();
+  if (!pass.every || !all || !all->computed || all->answered == 0) return "";
   Chart chart;
   chart.title = "Prompt tokens computed, " + pass.name;
   chart.x_label = "requests, in the order of sending";
   chart.y_label = "tokens so far";
   ChartLine computed{"computed", {}, true, false}, needed{"cache without limits", {}, false, false};
-  double requests = 0, computed_sum = 0, needed_sum = 0;
+  const std::int64_t step = std::max<std::int64_t>(1, all->answered / std::int64_t{kMostPoints});
+  std::int64_t requests = 0, computed_sum = 0, needed_sum = 0;
   for (const Record& r : pass.records) {
     if (r.warm_up || !r.answered()) continue;
-    computed_sum += static_cast<double>(r.computed());
-    needed_sum += static_cast<double>(r.needed.value_or(0));
-    computed.points.emplace_back(++requests, computed_sum);
-    needed.points.emplace_back(requests, needed_sum);
+    computed_sum += r.computed().value_or(0);
+    needed_sum += r.needed.value_or(0);
+    if ((all->answered - ++requests) % step != 0) continue;
+    const auto x = static_cast<double>(requests);
+    computed.points.emplace_back(x, static_cast<double>(computed_sum));
+    needed.points.emplace_back(x, static_cast<double>(needed_sum));
   }
-  if (computed.points.empty()) return "";
   chart.lines.push_back(std::move(computed));
-  if (!pass.groups.empty() && pass.groups.front().needed) chart.lines.push_back(std::move(needed));
+  if (all->needed) chart.lines.push_back(std::move(needed));
   return engine::render_chart(chart) + "\n";
 }
 
@@ -147,8 +175,16 @@ std::string report_html(const Report& report) {
   for (const auto& [name, value] : report.facts) row(out, "td", {name, value});
   row(out, "td", {"answers to a prompt answered before", std::to_string(report.compared)});
   row(out, "td", {"of these different", std::to_string(report.different)});
+  if (report.not_compared > 0) {
+    row(out, "td", {"not kept to compare with", std::to_string(report.not_compared)});
+  }
   row(out, "td", {"ended", report.ended});
   out += "</table>\n";
+  if (const std::string note = exactness(report); !note.empty()) {
+    out += "<p>";
+    engine::append_markup(out, note);
+    out += "</p>\n";
+  }
   for (const Pass& pass : report.passes) {
     out += "<h2>Figures, " + pass.name + ": " + fixed(pass.seconds, 2) + " s" +
            (pass.dropped ? ", the cache dropped before" : "") + "</h2>\n";

@@ -8,14 +8,17 @@ namespace {
 using engine::JsonWriter;
 
 void write(JsonWriter& json, const char* name, const Spread& spread) {
-  json.key(name).begin_object().key("count").integer(std::ssize(spread.ascending));
-  json.key("mean").number(spread.mean).key("p50").number(spread.p50).key("p90").number(spread.p90);
-  json.key("p99").number(spread.p99).key("max").number(spread.most).end_object();
+  json.key(name).begin_object().key("count").integer(spread.count());
+  json.key("mean").number(spread.mean());
+  json.key("p50").number(spread.percentile(0.5)).key("p90").number(spread.percentile(0.9));
+  json.key("p99").number(spread.percentile(0.99)).key("max").number(spread.most());
+  json.key("percentile_error").number(spread.exact() ? 0 : Spread::kStep).end_object();
 }
 
-void write_needed(JsonWriter& json, const std::optional<std::int64_t>& needed) {
-  json.key("needed_tokens");
-  needed ? json.integer(*needed) : json.null();
+/// null: not told, not known.
+void write(JsonWriter& json, const char* name, const std::optional<std::int64_t>& count) {
+  json.key(name);
+  count ? json.integer(*count) : json.null();
 }
 
 void write(JsonWriter& json, const Group& group) {
@@ -23,15 +26,18 @@ void write(JsonWriter& json, const Group& group) {
   json.key("requests").integer(group.requests).key("answered").integer(group.answered);
   json.key("errors").begin_object();
   for (const auto& [kind, count] : group.errors) json.key(kind).integer(count);
+  json.end_object().key("messages").begin_object();
+  for (const auto& [kind, message] : group.said) json.key(kind).string(message);
   json.end_object();
   write(json, "first_token_ms", group.first_ms);
   write(json, "inter_token_ms", group.gap_ms);
   write(json, "total_ms", group.total_ms);
   write(json, "sent_late_ms", group.late_ms);
-  json.key("prompt_tokens").integer(group.prompt_tokens);
-  json.key("computed_tokens").integer(group.computed);
-  write_needed(json, group.needed);
-  json.key("answer_tokens").integer(group.answer_tokens).end_object();
+  write(json, "prompt_tokens", group.prompt_tokens);
+  write(json, "computed_tokens", group.computed);
+  write(json, "needed_tokens", group.needed);
+  write(json, "answer_tokens", group.answer_tokens);
+  json.end_object();
 }
 
 void write(JsonWriter& json, const Record& r) {
@@ -42,10 +48,10 @@ void write(JsonWriter& json, const Record& r) {
   json.key("first_token_s");
   r.first ? json.number(*r.first) : json.null();
   json.key("ended_s").number(r.ended);
-  json.key("prompt_tokens").integer(r.prompt_tokens.value_or(0));
-  json.key("computed_tokens").integer(r.computed());
-  write_needed(json, r.needed);
-  json.key("answer_tokens").integer(r.answer_tokens);
+  write(json, "prompt_tokens", r.prompt_tokens);
+  write(json, "computed_tokens", r.computed());
+  write(json, "needed_tokens", r.needed);
+  write(json, "answer_tokens", r.answer_tokens);
   json.key("error").string(r.error).key("message").string(r.message).end_object();
 }
 
@@ -60,6 +66,7 @@ void write(JsonWriter& json, const Pass& pass, bool each) {
   for (const auto& [series, grown] : pass.server) json.key(series).number(grown);
   json.end_object();
   if (each) {
+    json.key("every_request").boolean(pass.every);
     json.key("requests").begin_array();
     for (const Record& record : pass.records) write(json, record);
     json.end_array();
@@ -80,7 +87,8 @@ std::string report_json(const Report& report, bool each) {
   for (const Pass& pass : report.passes) write(json, pass, each);
   json.end_array();
   json.key("answers_compared").integer(report.compared);
-  json.key("answers_different").integer(report.different).end_object();
+  json.key("answers_different").integer(report.different);
+  json.key("answers_not_compared").integer(report.not_compared).end_object();
   return json.take() + "\n";
 }
 

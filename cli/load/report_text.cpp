@@ -16,9 +16,13 @@ void print(std::string& out, const char* format, Values... values) {
 }
 
 void print(std::string& out, const char* what, const Spread& spread) {
-  if (spread.ascending.empty()) return;
-  print(out, "    %-13s p50 %9.2f  p90 %9.2f  p99 %9.2f  max %9.2f ms\n", what, spread.p50,
-        spread.p90, spread.p99, spread.most);
+  if (spread.empty()) return;
+  print(out, "    %-13s p50 %9.2f  p90 %9.2f  p99 %9.2f  max %9.2f ms\n", what,
+        spread.percentile(0.5), spread.percentile(0.9), spread.percentile(0.99), spread.most());
+}
+
+std::string told(const std::optional<std::int64_t>& tokens) {
+  return tokens ? std::to_string(*tokens) : "not reported";
 }
 
 void print(std::string& out, const Group& group) {
@@ -27,19 +31,42 @@ void print(std::string& out, const Group& group) {
     print(out, ", %lld failed: %s", static_cast<long long>(count), kind.c_str());
   }
   out += "\n";
+  for (const auto& [kind, message] : group.said) {
+    print(out, "    %s: %.300s\n", kind.c_str(), message.c_str());
+  }
   print(out, "first token", group.first_ms);
   print(out, "between", group.gap_ms);
   print(out, "total", group.total_ms);
-  if (group.late_ms.most >= 1) print(out, "sent late by", group.late_ms);
-  print(out, "    prompts %lld tokens, computed %lld", static_cast<long long>(group.prompt_tokens),
-        static_cast<long long>(group.computed));
-  if (group.needed) {
-    print(out, ", a cache without limits %lld", static_cast<long long>(*group.needed));
-  }
-  print(out, "; answers %lld tokens\n", static_cast<long long>(group.answer_tokens));
+  if (group.late_ms.most() >= 1) print(out, "sent late by", group.late_ms);
+  if (group.answered == 0) return;
+  out += "    tokens: prompts " + told(group.prompt_tokens) + ", computed " + told(group.computed);
+  if (group.needed) out += ", a cache without limits " + std::to_string(*group.needed);
+  out += "; answers " + told(group.answer_tokens) + "\n";
+}
+
+bool has_rounded(const Group& group) {
+  return !group.first_ms.exact() || !group.gap_ms.exact() || !group.total_ms.exact();
 }
 
 }  // namespace
+
+std::string exactness(const Report& report) {
+  bool rounded = false, every = true;
+  for (const Pass& pass : report.passes) {
+    every = every && pass.every;
+    for (const Group& group : pass.groups) rounded = rounded || has_rounded(group);
+  }
+  std::string out;
+  if (rounded) {
+    print(
+        out,
+        "numbers, sums, means and maxima are exact; percentiles of more than %zu different values "
+        "at most %g %% too large\n",
+        Spread::kExact, 100 * Spread::kStep);
+  }
+  if (!every) out += "of single requests not all were kept, but of two neighbours the slower one\n";
+  return out;
+}
 
 std::string report_text(const Report& report) {
   std::string out;
@@ -50,10 +77,12 @@ std::string report_text(const Report& report) {
     print(out, "\n%s%s: %.2f s", pass.name.c_str(),
           pass.dropped ? ", the cache dropped before" : "", pass.seconds);
     if (all) {
-      print(out, ", %.2f requests/s, %.1f answer tokens/s, %.1f prompt tokens/s",
-            static_cast<double>(all->answered) / seconds,
-            static_cast<double>(all->answer_tokens) / seconds,
-            static_cast<double>(all->prompt_tokens) / seconds);
+      print(out, ", %.2f requests/s", static_cast<double>(all->answered) / seconds);
+      const auto rate = [&](const std::optional<std::int64_t>& tokens, const char* of) {
+        if (tokens) print(out, ", %.1f %s tokens/s", static_cast<double>(*tokens) / seconds, of);
+      };
+      rate(all->answer_tokens, "answer");
+      rate(all->prompt_tokens, "prompt");
     }
     if (pass.busy_seconds() > 0) {
       print(out, "; the server's model busy %.1f %%", 100 * pass.busy_seconds() / seconds);
@@ -63,6 +92,11 @@ std::string report_text(const Report& report) {
   }
   print(out, "\n%lld answers compared with earlier ones to the same prompt, %lld differ\n",
         static_cast<long long>(report.compared), static_cast<long long>(report.different));
+  if (report.not_compared > 0) {
+    print(out, "%lld more were not kept to compare with\n",
+          static_cast<long long>(report.not_compared));
+  }
+  out += exactness(report);
   if (report.ended != "complete") out += "not complete: " + report.ended + "\n";
   return out;
 }

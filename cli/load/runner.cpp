@@ -46,8 +46,14 @@ class Answers {
 
 class Run {
  public:
-  Run(http::Client& client, Asker& asker, const Source& source, const RunLimits& limits)
-      : client_(client), asker_(asker), source_(source), limits_(limits), begun_(now()) {
+  Run(http::Client& client, Asker& asker, const Source& source, const Sink& sink,
+      const RunLimits& limits)
+      : client_(client),
+        asker_(asker),
+        source_(source),
+        sink_(sink),
+        limits_(limits),
+        begun_(now()) {
     if (limits.rate) arrivals_.emplace(*limits.rate, limits.seed);
     next_arrival_ = begun_ + (arrivals_ ? arrivals_->next() : 0);
   }
@@ -56,26 +62,25 @@ class Run {
                        const std::function<void(const RunProgress&)>& progress) {
     Clock::time_point report = Clock::now() + kLook;
     for (;;) {
-      if ((stop || !result_.lost.empty()) && !cancelled_) {
+      if ((stop || !result_.broken.empty()) && !cancelled_) {
         cancelled_ = exhausted_ = true;
         waiting_.clear();
         client_.cancel();
       }
       while (due()) start();
-      if (exhausted_ && running_ == 0) break;
+      if (exhausted_ && running_.empty()) break;
       if (auto answer = answers_->take(wake_at())) finish(answer->first, answer->second);
       if (Clock::now() < report) continue;
       report = Clock::now() + kLook;
-      if (progress) progress({answered_, failed_, running_, now() - begun_});
+      if (progress) progress(so_far());
     }
-    if (progress) progress({answered_, failed_, running_, now() - begun_});
+    if (progress) progress(so_far());
     result_.seconds = now() - begun_;
-    std::erase_if(result_.records, [](const Record& r) { return r.error == kInterrupted; });
     return std::move(result_);
   }
 
  private:
-  static constexpr const char* kInterrupted = "cancelled";
+  RunProgress so_far() const { return {answered_, failed_, std::ssize(running_), now() - begun_}; }
 
   double now() const { return asker_.seconds(Clock::now()); }
 
@@ -86,7 +91,7 @@ class Run {
     if (planned_ >= limits_.requests || too_late(now())) exhausted_ = true;
     if (exhausted_) return false;
     if (arrivals_) return next_arrival_ <= now();
-    return running_ + std::ssize(waiting_) < limits_.concurrency;
+    return std::ssize(running_) + std::ssize(waiting_) < limits_.concurrency;
   }
 
   Clock::time_point wake_at() const {
@@ -124,16 +129,16 @@ class Run {
       record.error = "earlier turn";
       record.message = "a turn before this one was not answered";
       ++failed_;
-      result_.records.push_back(std::move(record));
+      sink_(std::move(record));
       return;
     }
     if (session >= 0) talking_.insert(session);
     std::string body = asker_.ask(record);
+    record.planned.tokens = Tokens();  // the body has them
     const std::string target = record.target;
     record.sent = now();
-    const std::size_t request = result_.records.size();
-    result_.records.push_back(std::move(record));
-    ++running_;
+    const std::size_t request = sent_++;
+    running_.emplace(request, std::move(record));
     client_.post({target, std::move(body), limits_.timeout},
                  [answers = answers_, request](http::ClientAnswer answer) {
                    answers->put(request, std::move(answer));
@@ -141,15 +146,16 @@ class Run {
   }
 
   void finish(std::size_t request, const http::ClientAnswer& answer) {
-    --running_;
-    Record& record = result_.records[request];
+    Record record = std::move(running_.extract(request).mapped());
     asker_.take(record, answer);
-    if (record.error != kInterrupted) ++(record.answered() ? answered_ : failed_);
-    refused_ = answer.failure == http::ClientFailure::connect ? refused_ + 1 : 0;
-    if (refused_ >= kLostAfter) result_.lost = answer.message;
+    look_at(answer);
     const std::int64_t session = record.planned.session;
-    if (session < 0) return;
     const double ended = record.ended;
+    if (answer.failure != http::ClientFailure::cancelled) {
+      ++(record.answered() ? answered_ : failed_);
+      sink_(std::move(record));
+    }
+    if (session < 0) return;
     talking_.erase(session);
     if (too_late(ended)) waiting_.erase(session);
     // In the open loop several turns may be late.
@@ -162,9 +168,19 @@ class Run {
     }
   }
 
+  // Whether it makes sense to go on.
+  void look_at(const http::ClientAnswer& answer) {
+    refused_ = answer.failure == http::ClientFailure::connect ? refused_ + 1 : 0;
+    if (refused_ >= kLostAfter) result_.broken = "the server no longer answers: " + answer.message;
+    if (answer.failure == http::ClientFailure::local) {
+      result_.broken = "this machine cannot hold more connections: " + answer.message;
+    }
+  }
+
   http::Client& client_;
   Asker& asker_;
   const Source& source_;
+  const Sink& sink_;
   const RunLimits& limits_;
   double begun_;
   std::optional<Arrivals> arrivals_;
@@ -173,17 +189,19 @@ class Run {
   RunResult result_;
   std::multimap<std::int64_t, Record> waiting_;  // turns by conversation, earlier ones first
   std::set<std::int64_t> talking_;               // conversations with a turn on its way
-  std::int64_t planned_ = 0, running_ = 0, answered_ = 0, failed_ = 0;
+  std::map<std::size_t, Record> running_;        // by number of sending
+  std::size_t sent_ = 0;
+  std::int64_t planned_ = 0, answered_ = 0, failed_ = 0;
   int refused_ = 0;
   bool exhausted_ = false, cancelled_ = false;
 };
 
 }  // namespace
 
-RunResult run(http::Client& client, Asker& asker, const Source& source, const RunLimits& limits,
-              const std::atomic<bool>& stop,
+RunResult run(http::Client& client, Asker& asker, const Source& source, const Sink& sink,
+              const RunLimits& limits, const std::atomic<bool>& stop,
               const std::function<void(const RunProgress&)>& progress) {
-  return Run(client, asker, source, limits)(stop, progress);
+  return Run(client, asker, source, sink, limits)(stop, progress);
 }
 
 }  // namespace cairn::load

@@ -8,7 +8,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "cli/load/asker.hpp"
 #include "http/client.hpp"
@@ -30,20 +29,22 @@ struct RunProgress {
 };
 
 struct RunResult {
-  std::vector<Record> records;  // in the order of sending; none that was interrupted
   double seconds = 0;
-  std::string lost;  // what the system said when the server was given up; "" otherwise
+  std::string broken;  // why it was given up: the server is gone, or this machine at its limits
 };
 
 /// The next planned request, or nothing when there are no more.
 using Source = std::function<std::optional<Planned>()>;
+/// Takes each request that has ended, in that order; none that was interrupted.
+using Sink = std::function<void(Record)>;
 
-/// Runs until limits, source, `stop` or a lost server end it, and answers have come for what was
+/// Runs until limits, source, `stop` or what broke end it, and answers have come for what was
 /// sent; a stop does not wait for these. A turn of a conversation is sent when the one before was
 /// answered; until then it takes a place of the closed loop, and its time of arrival moves to that
-/// answer in the open one. `progress` is called now and then on the calling thread. Blocks.
-RunResult run(http::Client& client, Asker& asker, const Source& source, const RunLimits& limits,
-              const std::atomic<bool>& stop,
+/// answer in the open one. `sink` is called on the calling thread, and `progress` now and then.
+/// Blocks.
+RunResult run(http::Client& client, Asker& asker, const Source& source, const Sink& sink,
+              const RunLimits& limits, const std::atomic<bool>& stop,
               const std::function<void(const RunProgress&)>& progress = {});
 
 }  // namespace cairn::load

@@ -1,36 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <numeric>
+#include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 namespace cairn::load {
 
-/// The least of the ascending values that at least `share` (0 to 1) of all do not exceed; 0 for
-/// none.
-inline double percentile(const std::vector<double>& ascending, double share) {
-  if (ascending.empty()) return 0;
-  const double rank = std::ceil(share * static_cast<double>(ascending.size()) - 1e-9);
-  return ascending[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
-}
+/// How values are spread, in memory that does not grow with their number. Number, mean and most are
+/// exact; percentiles are until there are more than kExact different values, and from then on at
+/// most kStep too large. All 0 for no values. One owner.
+class Spread {
+ public:
+  static constexpr std::size_t kExact = 4096;
+  static constexpr double kStep = 0.005;
 
-/// How values are spread; all 0 for none.
-struct Spread {
-  explicit Spread(std::vector<double> values = {}) : ascending(std::move(values)) {
-    std::sort(ascending.begin(), ascending.end());
-    if (ascending.empty()) return;
-    const double sum = std::accumulate(ascending.begin(), ascending.end(), 0.0);
-    mean = sum / static_cast<double>(ascending.size());
-    p50 = percentile(ascending, 0.5);
-    p90 = percentile(ascending, 0.9);
-    p99 = percentile(ascending, 0.99);
-    most = ascending.back();
-  }
-  std::vector<double> ascending;
-  double mean = 0, p50 = 0, p90 = 0, p99 = 0, most = 0;
+  void add(double value);
+  std::int64_t count() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  bool exact() const { return exact_; }
+  double mean() const { return count_ == 0 ? 0 : sum_ / static_cast<double>(count_); }
+  double most() const { return most_; }
+  /// The least value that at least `share` (0 to 1) of all do not exceed.
+  double percentile(double share) const;
+  /// Ascending values and how many do not exceed each: about `points`, the last one is the most.
+  std::vector<std::pair<double, std::int64_t>> within(std::size_t points) const;
+
+ private:
+  std::map<double, std::int64_t> counts_;  // of values, rounded up once not exact
+  std::int64_t count_ = 0;
+  double sum_ = 0, most_ = 0;
+  bool exact_ = true;
 };
 
 }  // namespace cairn::load

@@ -70,6 +70,9 @@ refuses --rate bench serve --url http://127.0.0.1:1 --rate 1 --concurrency 2
 refuses --url bench serve --url http://127.0.0.1:1 --threads 2
 refuses magic bench serve --url http://127.0.0.1:1 --mix magic=1
 refuses --mix bench serve --url http://127.0.0.1:1 --mix chat=lots
+refuses --mix bench serve --url http://127.0.0.1:1 --workload chat --mix chat=1
+refuses --keep-bytes bench serve --url http://127.0.0.1:1 --keep-bytes lots
+refuses --duration bench serve --url http://127.0.0.1:1 --duration nan
 refuses "Connection refused" bench serve --url http://127.0.0.1:1
 refuses "expected http://host" bench serve --url nowhere
 refuses /nowhere/r.html bench serve --url http://127.0.0.1:1 --html /nowhere/r.html

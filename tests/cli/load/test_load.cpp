@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "tests/http/serving.hpp"
+#include "tests/support/no_descriptors.hpp"
 
 using namespace cairn;
 using namespace cairn::load;
@@ -36,6 +37,28 @@ Report load_on(const LoadOptions& options) {
   return run_load(options, stop);
 }
 
+WorkloadOptions with_vocabulary(WorkloadOptions options, std::int32_t vocabulary = 1000) {
+  options.vocabulary = vocabulary;
+  return options;
+}
+
+/// One pass by the runner alone, which gives whole records.
+std::vector<Record> records_of(const LoadOptions& options, RunResult* result = nullptr,
+                               const std::function<void()>& before = {}) {
+  const auto client = http::Client::open(options.url).take();
+  Asker asker(options.ask);
+  asker.restart();
+  Workload workload(with_vocabulary(options.workload));
+  const std::atomic<bool> stop{false};
+  std::vector<Record> records;
+  if (before) before();
+  const RunResult got = run(
+      *client, asker, [&] { return workload.next(); },
+      [&](Record record) { records.push_back(std::move(record)); }, options.limits, stop);
+  if (result) *result = got;
+  return records;
+}
+
 const Tokens& prompt_of(const GenerateRequest& request) { return std::get<Tokens>(request.prompt); }
 
 }  // namespace
@@ -57,8 +80,8 @@ TEST_CASE("both passes ask the same, warm-ups apart, and answers are compared") 
     REQUIRE(pass.groups.size() == 1);
     const Group& group = pass.groups[0];
     CHECK(group.answered == 6);
-    CHECK(group.first_ms.ascending.size() == 6);
-    CHECK(group.gap_ms.ascending.size() == 6);  // two tokens each
+    CHECK(group.first_ms.count() == 6);
+    CHECK(group.gap_ms.count() == 6);  // two tokens each
     CHECK(group.answer_tokens == 12);
     CHECK(group.needed == (pass.name == "first pass" ? group.needed : 6));
   }
@@ -95,12 +118,17 @@ TEST_CASE("a turn carries all that was said before it, and follows the answer to
     auto options = options_for(s, Kind::chat);
     options.limits.concurrency = 4;
     if (open) options.limits.rate = 2000;
-    const Report report = load_on(options);
+    const auto records = records_of(options);
+    std::vector<Tokens> messages;
+    Workload workload(with_vocabulary(options.workload));
+    for (int i = 0; i < 6; ++i) messages.push_back(workload.next().tokens);
     std::map<std::int64_t, Tokens> said;
-    REQUIRE(report.passes[0].records.size() == 6);
-    for (const Record& r : report.passes[0].records) {
+    REQUIRE(records.size() == 6);
+    for (const Record& r : records) {
       Tokens& before = said[r.planned.session];
-      before.insert(before.end(), r.planned.tokens.begin(), r.planned.tokens.end());
+      const Tokens& message =
+          messages[static_cast<std::size_t>(2 * r.planned.turn + r.planned.session)];
+      before.insert(before.end(), message.begin(), message.end());
       CHECK(r.prompt == before);
       CHECK(before.size() == static_cast<std::size_t>(5 * (r.planned.turn + 1) + r.planned.turn));
       before.push_back(1);
@@ -172,7 +200,7 @@ TEST_CASE("in the open loop a stalled server shows in every request that came me
   options.limits.requests = 20;
   const Group group = load_on(options).passes[0].groups[0];
   CHECK(group.answered == 20);
-  CHECK(group.first_ms.p50 > 100);  // all arrive within about 40 ms
+  CHECK(group.first_ms.percentile(0.5) > 100);  // all arrive within about 40 ms
 }
 
 TEST_CASE("a duration ends the sending") {
@@ -239,6 +267,40 @@ TEST_CASE("errors are counted by kind, and a server that dies leaves what was me
   CHECK(errors == "closed 1, connect 3, in stream 1, status 429 1, ");
 }
 
+TEST_CASE("a client at its own limits is not taken for a server that is gone") {
+  Serving s;
+  auto options = options_for(s, Kind::short_prompts);
+  std::optional<NoDescriptors> none;
+  RunResult result;
+  const auto records = records_of(options, &result, [&] { none.emplace(); });
+  none.reset();
+  CHECK_THAT(result.broken, Catch::Contains("this machine") && Catch::Contains("open files") &&
+                                !Catch::Contains("server"));
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].error == "local");
+}
+
+TEST_CASE("what a load keeps does not grow with its requests, its figures are of all") {
+  Serving s;
+  auto options = options_for(s, Kind::documents);
+  options.limits.requests = 200;
+  options.limits.concurrency = 4;
+  options.passes = 2;
+  options.memory_bytes = 100'000;
+  const Report report = load_on(options);
+  REQUIRE(report.passes.size() == 2);
+  for (const Pass& pass : report.passes) {
+    CHECK_FALSE(pass.every);
+    CHECK(pass.records.size() < 50);
+    CHECK(pass.groups[0].answered == 200);
+    CHECK(pass.groups[0].total_ms.count() == 200);
+    CHECK_FALSE(pass.groups[0].needed);  // of a cache that would not fit
+  }
+  CHECK(report.compared > 50);
+  CHECK(report.not_compared > 200);  // in both passes
+  CHECK(report.different == 0);
+}
+
 TEST_CASE("a stop ends the load at once and keeps what was answered") {
   Serving s;
   std::atomic<int> calls{0};
@@ -284,7 +346,7 @@ TEST_CASE("text is told from its tokens afterwards") {
   options.ask.text = true;
   const Report report = load_on(options);
   CHECK(std::get<TextPrompt>(s.engine->requests()[0].prompt).text ==
-        words_of(report.passes[0].records[0].planned.tokens));
+        words_of(Workload(with_vocabulary(options.workload, 4096)).next().tokens));
   CHECK(report.passes[0].groups[0].needed);
 }
 
@@ -292,6 +354,9 @@ TEST_CASE("a load that cannot work says so before it begins") {
   Serving s;
   auto options = options_for(s, Kind::documents);
   options.workload.document_tokens = 5000;
+  CHECK_THROWS_WITH(load_on(options), Catch::Contains("context of 4096"));
+  options.workload.document_tokens = 900;  // of which the server makes more than so many tokens
+  options.ask.text = true;
   CHECK_THROWS_WITH(load_on(options), Catch::Contains("context of 4096"));
   options = options_for(s, Kind::documents);
   s.server->stop(std::chrono::milliseconds(0));

@@ -6,8 +6,10 @@
 
 #include "base/check.hpp"
 #include "cli/load/exact_cache.hpp"
+#include "cli/load/kept.hpp"
 #include "cli/load/needed.hpp"
 #include "cli/load/random.hpp"
+#include "cli/load/repeats.hpp"
 #include "cli/load/spread.hpp"
 #include "cli/load/workload.hpp"
 #include "tests/support/catch.hpp"
@@ -180,7 +182,8 @@ TEST_CASE("a percentile is the least value that so many do not exceed") {
   for (int size = 1; size < 60; ++size) {
     std::vector<double> values;
     for (int i = 0; i < size; ++i) values.push_back(static_cast<double>(below(random, 20)));
-    const Spread spread(values);
+    Spread spread;
+    for (const double v : values) spread.add(v);
     for (const double share : {0.01, 0.5, 0.9, 0.99, 1.0}) {
       double least = 1e9;
       for (const double v : values) {
@@ -188,12 +191,88 @@ TEST_CASE("a percentile is the least value that so many do not exceed") {
             std::count_if(values.begin(), values.end(), [v](double x) { return x <= v; });
         if (static_cast<double>(within) >= share * size - 1e-9) least = std::min(least, v);
       }
-      CHECK(percentile(spread.ascending, share) == least);
+      CHECK(spread.percentile(share) == least);
     }
-    CHECK(spread.most == *std::max_element(values.begin(), values.end()));
-    CHECK(spread.mean == Approx(std::accumulate(values.begin(), values.end(), 0.0) / size));
+    CHECK(spread.most() == *std::max_element(values.begin(), values.end()));
+    CHECK(spread.mean() == Approx(std::accumulate(values.begin(), values.end(), 0.0) / size));
   }
-  CHECK(Spread().p99 == 0);
+  CHECK(Spread().percentile(0.99) == 0);
+}
+
+TEST_CASE("of many values the percentiles are a little too large, all else is exact") {
+  constexpr int kCount = 20'000;
+  Spread spread;
+  std::mt19937_64 random(9);
+  std::vector<double> values;
+  for (int i = 0; i < kCount; ++i) values.push_back(1e-3 + std::exp(12 * unit(random)));
+  for (const double v : values) spread.add(v);
+  std::sort(values.begin(), values.end());
+  CHECK_FALSE(spread.exact());
+  CHECK(spread.count() == kCount);
+  CHECK(spread.most() == values.back());
+  CHECK(spread.mean() ==
+        Approx(std::accumulate(values.begin(), values.end(), 0.0) / kCount).epsilon(1e-9));
+  for (const double share : {0.01, 0.5, 0.9, 0.99}) {
+    const double exact = values[static_cast<std::size_t>(share * kCount) - 1];
+    const double told = spread.percentile(share);
+    CHECK(told >= exact * (1 - 1e-9));
+    CHECK(told <= exact * (1 + Spread::kStep) * (1 + 1e-9));
+  }
+  const auto curve = spread.within(100);
+  CHECK(curve.size() < 250);
+  CHECK(curve.back() == std::pair(values.back(), std::int64_t{kCount}));
+}
+
+TEST_CASE("many requests take no more memory than they may, and the slowest one stays") {
+  constexpr std::uint64_t kBytes = 300'000;
+  Kept kept(kBytes);
+  const auto request = [](int i) {
+    Record r;
+    r.sent = r.intended = i;
+    r.ended = i + (i == 500 ? 9 : 1);
+    r.prompt.assign(1000, 1);
+    return r;
+  };
+  for (int i = 0; i < 50; ++i) kept.add(request(i));
+  CHECK(kept.whole());
+  for (int i = 50; i < 150; ++i) kept.add(request(i));
+  CHECK_FALSE(kept.whole());
+  CHECK(kept.every());
+  for (int i = 150; i < 2000; ++i) kept.add(request(i));
+  CHECK_FALSE(kept.every());
+  const auto records = kept.take();
+  CHECK(records.size() > 100);
+  std::uint64_t bytes = 0;
+  bool slowest = false;
+  for (const Record& r : records) {
+    bytes += bytes_of(r);
+    slowest = slowest || r.sent == 500;
+  }
+  CHECK(bytes <= kBytes);
+  CHECK(slowest);
+}
+
+TEST_CASE("answers are compared with the first to the same request, as far as there is room") {
+  Repeats repeats(2);
+  const auto answer = [&](const char* request, const char* text, Tokens ids, const char* error) {
+    Record r;
+    r.digest = request;
+    r.text = text;
+    r.answer = std::move(ids);
+    r.error = error;
+    repeats.add(r);
+  };
+  answer("a", "x", {1}, "");
+  answer("a", "x", {1}, "");
+  answer("a", "x", {2}, "");
+  answer("a", "y", {1}, "");
+  answer("a", "y", {1}, "timeout");
+  answer("b", "", {}, "");
+  answer("c", "", {}, "");  // no more room
+  answer("c", "z", {}, "");
+  CHECK(repeats.compared() == 3);
+  CHECK(repeats.different() == 2);
+  CHECK(repeats.forgotten() == 2);
 }
 
 TEST_CASE("arrivals are a Poisson process of the rate asked for, the same for a seed") {
