@@ -101,7 +101,7 @@ struct BackendInfo {
   std::string kv;       // "bf16", "f32", "f16"
   int threads = 0;
   std::string activations = "bf16";  // what products with bf16 weights take: "bf16", "fp32"
-  std::string gemm = "exact";  // "cublaslt 0123456789abcdef": LtGemm::digest()
+  std::string gemm = "exact";        // "cublaslt 0123456789abcdef": LtGemm::digest()
 };
 
 /// A loaded model on one device. Not thread-safe: one owner (the executor) calls it. Throws
