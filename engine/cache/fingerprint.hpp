@@ -12,7 +12,7 @@
 namespace cairn::engine {
 
 /// Raised by hand whenever a kernel, a reduction order or a memory layout changes its results.
-inline constexpr int kNumericsVersion = 1;
+inline constexpr int kNumericsVersion = 2;
 
 using FingerprintHash = std::array<std::byte, 32>;
 

@@ -63,6 +63,8 @@ const Ops& avx512_here() {
     if (bf16_dot_preferred()) {
       t.attention = shared::attention_dot;
       t.attention_range = shared::attention_range_dot;
+      t.round_rows = shared::round_rows_bf16;
+      t.gemm_rounded = shared::gemm_rounded_bf16;
     }
     return t;
   }();
@@ -92,8 +94,10 @@ namespace shared {
 
 void embed_packed(const PackedMatrix& w, std::int64_t row, float* y) {
   if (w.format() != WeightFormat::bf16) return embed_quantised(w, row, y);
-  const Bf16* column = w.panel(row / kPanelColumns) + PackedMatrix::slot(row % kPanelColumns);
-  for (std::int64_t i = 0; i < w.k(); ++i) y[i] = to_float(column[i * kPanelColumns]);
+  const Bf16* column = w.panel(row / kPanelColumns) + 2 * (row % kPanelColumns);
+  for (std::int64_t i = 0; i < w.k(); ++i) {
+    y[i] = to_float(column[i / 2 * 2 * kPanelColumns + i % 2]);
+  }
 }
 
 void embed_quantised(const PackedMatrix& w, std::int64_t row, float* y) {

@@ -16,6 +16,7 @@
 #include "kernels/cpu/kv.hpp"
 #include "kernels/cpu/packed.hpp"
 #include "kernels/cpu/quantised.hpp"
+#include "kernels/cpu/rounded.hpp"
 #include "kernels/dtype.hpp"
 
 namespace cairn::kernels {
@@ -113,16 +114,28 @@ struct WeightArgs {
 struct Ops {
   Isa isa = Isa::portable;
 
-  /// bf16 weights: y[r, c] = sum over k of x[r, k] w[c, k], k ascending, one fma a step, for the
-  /// columns of panels [panel_begin, panel_end). Columns past n are not written. Split over panels
-  /// (any range); not over rows, because each call reads its panels from memory once for all rows.
-  /// For many rows ldx * 4 bytes should not be a multiple of 4096 (rows then share cache sets): pad
-  /// by 16.
+  /// bf16 weights: y[r, c] = sum over k of x[r, k] w[c, k], pairs of k ascending and the odd k of
+  /// each first, one fma a step, for the columns of panels [panel_begin, panel_end). Columns past n
+  /// are not written. Split over panels (any range); not over rows, because each call reads its
+  /// panels from memory once for all rows. For many rows ldx * 4 bytes should not be a multiple of
+  /// 4096 (rows then share cache sets): pad by 16.
   void (*gemm)(const PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
                const float* x,  // [rows, ldx] fp32, k values each
                std::int64_t ldx, std::int64_t rows,
                float* y,  // [rows, ldy] fp32, n values each
                std::int64_t ldy);
+
+  /// Rows [row_begin, row_end) of x as RoundedRows describes it: the k values of each, into the
+  /// same rows of `to`. Split over rows. Runs before gemm_rounded, once for all its panels.
+  void (*round_rows)(const float* x,  // [rows, ldx] fp32; row 0 is row 0 of `to`
+                     std::int64_t ldx, std::int64_t row_begin, std::int64_t row_end,
+                     const RoundedRows& to);
+
+  /// gemm on rounded rows, with denormals taken for zero and made zero. Split as gemm.
+  void (*gemm_rounded)(const PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
+                       const RoundedRows& x, std::int64_t rows,
+                       float* y,  // [rows, ldy] fp32, n values each
+                       std::int64_t ldy);
 
   /// Rows [row_begin, row_end) of x as QuantRows describes it: the k values of each, into the same
   /// rows of `to`. Split over rows. Runs before gemm_quantised, once for all its panels.

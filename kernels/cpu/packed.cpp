@@ -60,7 +60,7 @@ void HugeBuffer::release() {
 
 std::size_t PackedMatrix::panel_bytes(std::int64_t k, WeightFormat format) {
   if (format == WeightFormat::bf16)
-    return static_cast<std::size_t>(kPanelColumns * k) * sizeof(Bf16);
+    return static_cast<std::size_t>((k + 1) / 2 * 2 * kPanelColumns) * sizeof(Bf16);
   return static_cast<std::size_t>(quant_groups(k, format)) * group_bytes(format);
 }
 
@@ -86,9 +86,8 @@ void PackedMatrix::pack_plain(std::int64_t n_begin, std::int64_t rows, Read read
     for (std::int64_t k = 0; k < k_; k += kStep) {
       const std::int64_t end = std::min(k + kStep, k_);
       for (std::int64_t c = 0; c < count; ++c) {
-        const std::int64_t at = slot(column + c);
         for (std::int64_t i = k; i < end; ++i) {
-          to[i * kPanelColumns + at] = read((r + c) * k_ + i);
+          to[2 * (i / 2 * kPanelColumns + column + c) + i % 2] = read((r + c) * k_ + i);
         }
       }
     }

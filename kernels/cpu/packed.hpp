@@ -43,12 +43,14 @@ class HugeBuffer {
 /// A weight [n, k] (n outputs, k inputs; a file's row is an output) as panels of 64 outputs, the
 /// last one padded. Move-only; immutable once packed, then readable from any thread.
 ///
-/// bf16: panels [ceil(n / 64)][k][64], padded with zeros. Of the 64 columns of one k, 32-bit word
-/// 16 g + i holds column 32 g + i in its low half and column 32 g + 16 + i in its high half, so
-/// that a shift and a mask widen 32 columns.
+/// bf16: panels [ceil(n / 64)][ceil(k / 2)][64 columns][2], padded with zeros: a 32-bit word holds
+/// k = 2 i in its low half and k = 2 i + 1 in its high half, which VDPBF16PS multiplies as they are
+/// and a shift and a mask widen.
 ///
 /// int8, int4: panels [ceil(n / 64)][ceil(k / G)] of groups of G values of k (quant_group). A group
-/// is 64 bf16 scales, interleaved as above, and then, with z the format's zero (128 or 8),
+/// is 64 bf16 scales, of which 32-bit word 16 g + i holds that of column 32 g + i in its low half
+/// and that of column 32 g + 16 + i in its high half, and then, with z the format's zero (128 or
+/// 8),
 ///   int8 [G / 4][64 columns][4] bytes: byte j of step s is weight k = 4 s + j, plus z;
 ///   int4 [G / 8][64 columns][4] bytes: the low half of byte j of step s is weight k = 8 s + j, the
 ///        high half weight k = 8 s + 4 + j, plus z.
@@ -77,14 +79,14 @@ class PackedMatrix {
   }
 
   /// bf16 only.
-  const Bf16* panel(std::int64_t p) const {  // [k, 64] bf16, interleaved as above
-    return reinterpret_cast<const Bf16*>(buffer_.data()) + p * k_ * kPanelColumns;
+  const Bf16* panel(std::int64_t p) const {  // [ceil(k / 2), 64, 2] bf16
+    return reinterpret_cast<const Bf16*>(panel_data(p));
   }
   Bf16* panel(std::int64_t p) {
-    return reinterpret_cast<Bf16*>(buffer_.data()) + p * k_ * kPanelColumns;
+    return reinterpret_cast<Bf16*>(buffer_.data() + static_cast<std::size_t>(p) * panel_bytes_);
   }
 
-  /// Where column c (0..63) of one k stands among the 64 values.
+  /// Where the scale of column c (0..63) stands among the 64 of a group.
   static constexpr std::int64_t slot(std::int64_t c) {
     return (c / 32) * 32 + 2 * (c % 16) + (c % 32) / 16;
   }

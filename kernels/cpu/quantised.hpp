@@ -20,7 +20,7 @@ namespace cairn::kernels {
 /// Of the integer panels: raised whenever their layout or the rounding to them changes, because
 /// files of packed weights store it. States on disk were computed with such weights: where the
 /// rounding changes, kNumericsVersion (engine/cache/fingerprint.hpp) is raised with it.
-inline constexpr std::uint32_t kQuantisedLayout = 2;
+inline constexpr std::uint32_t kQuantisedLayout = 3;
 
 /// Values of k that share a scale. `format` is an integer one, here and below.
 constexpr std::int64_t quant_group(WeightFormat format) {

@@ -23,7 +23,9 @@ constexpr Ops make_table(Isa isa, const IntegerKernels& integer) {
   using A = Attention<V>;
   Ops t;
   t.isa = isa;
-  t.gemm = Gemm<Tile>::run;
+  t.gemm = Gemm<Tile>::plain;
+  t.round_rows = RoundRows<V>::run;
+  t.gemm_rounded = Gemm<Tile>::rounded;
   t.quantise_rows = integer.quantise_rows;
   t.gemm_quantised = integer.gemm_quantised;
   t.embed_packed = shared::embed_packed;
