@@ -15,11 +15,16 @@ import same_model
 import stages
 from report import Report
 from safetensors import Checkpoint
-from store import Store, file_digest
+from servers import FAILURES
+from speed import has_weights
+from store import Store, file_digest, made_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 STAGES = ("same", "speed", "streams", "long", "busy", "avx2", "W1", "W2", "W5", "W6")
+# What a model file and a sample depend on besides programs and options: this code and its settings.
+MODEL_CODE = ("gguf.py", "gguf_model.py", "blocks.py", "safetensors.py")
+SAMPLE_CODE = ("machine.py", "same_model.py", "servers.py", "speed.py", "stages.py", "workloads.py")
 FORMATS = {"BF16": "bf16", "Q8_0": "int8", "Q4_0": "int4"}  # the peer's, and cairn's in its place
 
 
@@ -29,6 +34,7 @@ class Setup:
     cairn: pathlib.Path
     checkpoint: pathlib.Path
     vocabulary: int
+    longest: int  # tokens that the model is made for
     gguf: dict  # by format
     peer: build_peer.Build
     threads: int
@@ -80,22 +86,28 @@ def checkpoint_of(args, folder):
     return directory
 
 
-def gguf_of(folder, checkpoint, name, kind):
-    """A checkpoint's GGUF file of one format, written where it is missing."""
-    path = folder / "models" / f"{name}-{kind}.gguf"
-    if not path.exists():
-        print(f"writing {path.name}", file=sys.stderr, flush=True)
-        unfinished = path.with_suffix(".tmp")
-        gguf_model.write_model(checkpoint, kind, unfinished, name)
-        unfinished.rename(path)
-    return path
+def digest_of(code):
+    return file_digest(*(HERE / name for name in code))
+
+
+def gguf_of(folder, directory, checkpoint, name, kind):
+    """A checkpoint's GGUF file of one format, written where that of this checkpoint is missing."""
+    inputs = {"code": digest_of(MODEL_CODE), "numpy": gguf_model.np.__version__,
+              "checkpoint": checkpoint_stamp(directory)}
+    return made_of(folder / "models" / f"{name}-{kind}.gguf", inputs,
+                   lambda path: gguf_model.write_model(checkpoint, kind, path, name))
+
+
+def checkpoint_stamp(directory):
+    """Tells a checkpoint from another one in its place; reads no weights."""
+    files = sorted(p for p in directory.iterdir() if p.suffix == ".safetensors")
+    return [file_digest(directory / "config.json"),
+            *([p.name, p.stat().st_size, p.stat().st_mtime_ns] for p in files)]
 
 
 def weights_if_there(cairn, weights):
     """The name of a weight format if this cairn runs it on a CPU, else None."""
-    command = [cairn, "bench", "model", "--device", "cpu", "--shape", "demo", "--weights", weights,
-               "--lengths", "16", "--repeats", "1", "--json"]
-    if subprocess.run(command, capture_output=True).returncode == 0:
+    if has_weights(cairn, weights):
         return weights
     print(f"{cairn.name} has no {weights} weights on the CPU: the peer alone is measured", file=sys.stderr)
     return None
@@ -111,16 +123,18 @@ def make_setup(args):
     directory = checkpoint_of(args, folder)
     checkpoint = Checkpoint(directory)
     kinds = {*args.formats, args.server_format}
-    gguf = {kind: gguf_of(folder, checkpoint, args.shape, kind) for kind in kinds}
+    gguf = {kind: gguf_of(folder, directory, checkpoint, args.shape, kind) for kind in kinds}
     lengths = (512,) if args.quick else (512, 2048)
     rounds, workload_rounds = (1, 1) if args.quick else (args.rounds, args.workload_rounds)
     inputs = {"cairn": file_digest(args.cairn), "peer": peer.version, "builds": build_peer.VARIANTS,
               "shape": args.shape, "threads": args.threads, "lengths": list(lengths),
-              "server_format": args.server_format}
+              "server_format": args.server_format,
+              "code": digest_of((*MODEL_CODE, *SAMPLE_CODE)), "checkpoint": checkpoint_stamp(directory)}
     if args.fresh:
         inputs["at"] = time.time()
     there = {kind: weights_if_there(args.cairn, FORMATS[kind]) for kind in kinds}
-    return Setup(args.cairn.resolve(), directory, gguf_model.Shape(checkpoint.config).vocab, gguf, peer,
+    shape = gguf_model.Shape(checkpoint.config)
+    return Setup(args.cairn.resolve(), directory, shape.vocab, shape.text["max_position_embeddings"], gguf, peer,
                  args.threads, rounds, workload_rounds, lengths, {k: there[k] for k in args.formats},
                  there[args.server_format], machine.Lock(args.lock), Store(folder / "samples", inputs),
                  folder)
@@ -133,7 +147,7 @@ def run_same(setup, report, args):
               args.shape: setup.checkpoint}
     for name, directory in models.items():
         checkpoint = Checkpoint(directory)
-        gguf = gguf_of(setup.folder, checkpoint, name, "BF16")
+        gguf = gguf_of(setup.folder, directory, checkpoint, name, "BF16")
         vocabulary = gguf_model.Shape(checkpoint.config).vocab
         setup.progress(f"the same model? {name}")
         with setup.lock.held():
@@ -148,7 +162,8 @@ def run(setup, args, priority):
     report = Report([("machine", f"{machine.cpu_name()}, {setup.threads} threads, {priority}"),
                      ("peer", f"{setup.peer.version}, built with {setup.peer.flags}"),
                      ("weights", f"{args.shape}, random"),
-                     ("medians", f"of {setup.rounds}, in W1 to W6 of {setup.workload_rounds}")])
+                     ("figures", f"medians of {setup.rounds} rounds, in W1 to W6 of {setup.workload_rounds}; "
+                                 "(least to most)")])
     for stage in args.only:
         if stage == "same":
             run_same(setup, report, args)
@@ -180,7 +195,7 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as error:
+    except (*FAILURES, subprocess.SubprocessError) as error:
         sys.exit(f"compare_llama_cpp: {error}")
     except KeyboardInterrupt:
         sys.exit("interrupted; a later run goes on from the samples taken so far")

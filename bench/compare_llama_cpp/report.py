@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of figures as Markdown and JSON."""
 import json
+from statistics import median
+
+
+def spread(figures):
+    """A median, and between what the figures lie where there are several."""
+    text = f"{median(figures):,.4g}"
+    return text if len(figures) < 2 else f"{text} ({min(figures):,.4g} to {max(figures):,.4g})"
 
 
 class Report:
@@ -9,23 +16,31 @@ class Report:
         self._rows = []
 
     def add(self, what, unit, peer, cairn, less_is_better=False, note=""):
-        """A row; a side that has no figure is None."""
+        """A row. Each side is the list of its figures, one a round, or None where it has none."""
         ratio = None
         if peer and cairn:
-            ratio = peer / cairn if less_is_better else cairn / peer
-        self._rows.append({"what": what, "unit": unit, "peer": peer, "cairn": cairn, "ratio": ratio,
-                           "note": note})
+            over, under = (peer, cairn) if less_is_better else (cairn, peer)
+            ratio = median(over) / median(under) if median(under) else None
+        self._rows.append({"what": what, "unit": unit, "peer": self._side(peer), "cairn": self._side(cairn),
+                           "ratio": ratio, "note": note})
+
+    @staticmethod
+    def _side(figures):
+        return {"median": median(figures), "all": figures} if figures else None
 
     def fact(self, what, text):
         self._facts.append((what, text))
 
     def markdown(self):
-        def figure(value, suffix=""):
-            return "-" if value is None else f"{value:,.4g}{suffix}"
+        def figure(side):
+            return "-" if side is None else spread(side["all"])
+
+        def times(ratio):
+            return "-" if ratio is None else f"{ratio:,.4g} x"
         lines = [f"- {what}: {text}" for what, text in self._facts]
         lines += ["", "| | unit | llama.cpp | cairn | ratio | |", "|--|--|--|--|--|--|"]
         lines += [f"| {r['what']} | {r['unit']} | {figure(r['peer'])} | {figure(r['cairn'])} | "
-                  f"{figure(r['ratio'], ' x')} | {r['note']} |" for r in self._rows]
+                  f"{times(r['ratio'])} | {r['note']} |" for r in self._rows]
         return "\n".join(lines) + "\n"
 
     def json(self):

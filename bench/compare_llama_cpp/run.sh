@@ -10,4 +10,5 @@ if ! "$venv/bin/python" -c 'import numpy' 2>/dev/null; then
   "$venv/bin/pip" install --quiet 'numpy>=1.26'
 fi
 "$venv/bin/python" "$here/test_gguf.py" --quiet # a file that is wrong would be compared in vain
+"$venv/bin/python" "$here/test_compare.py" --quiet
 exec "$venv/bin/python" "$here/compare.py" "$@"

@@ -14,6 +14,8 @@ import time
 
 START_SECONDS = 300  # reading 1.5 GB from a cold disk, and repacking it
 ANSWER_SECONDS = 900
+# What a request raises when its server dies or answers with something else.
+FAILURES = (OSError, RuntimeError, ValueError, http.client.HTTPException)
 
 
 @dataclasses.dataclass
@@ -66,7 +68,9 @@ class Server:
         while not self._healthy():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
-                raise RuntimeError(f"{self.name} did not start; its last words are in {self._log}")
+                said = self.log_text().strip().splitlines()
+                raise RuntimeError(f"{self.name} did not start: {said[-1] if said else 'it said nothing'}"
+                                   f" (all of it is in {self._log})")
             time.sleep(0.1)
         return self
 
@@ -132,7 +136,7 @@ class Server:
         def one(i):
             try:
                 answers[i] = self.stream(prompts[i], tokens)
-            except (OSError, RuntimeError, ValueError, http.client.HTTPException) as error:
+            except FAILURES as error:
                 errors.append(error)
 
         threads = [threading.Thread(target=one, args=(i,)) for i in range(len(prompts))]

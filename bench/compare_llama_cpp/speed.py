@@ -2,7 +2,6 @@
 """Prefill and decode of the models alone: `cairn bench model` and `llama-bench`, in turns."""
 import contextlib
 import json
-import statistics
 import subprocess
 
 import machine
@@ -29,8 +28,9 @@ def cairn_speeds(setup, weights, lengths, decode=True):
     speeds = {f"prefill {p['tokens']}": p["prefill_tokens_per_s"] for p in measured["prefill"]}
     if decode:
         speeds["decode"] = measured["decode_tokens_per_s"]
-    return {"speeds": speeds, "limits": measured["limits"], "isa": measured["isa"],
-            "threads": measured["threads"]}
+        speeds["share of reads"] = measured["percent_of_reads"]
+    told = {key: measured.get(key) for key in ("isa", "threads", "activations")}
+    return {"speeds": speeds, "limits": measured["limits"], **told}
 
 
 def peer_speeds(setup, kind, lengths, decode=True):
@@ -46,12 +46,25 @@ def peer_speeds(setup, kind, lengths, decode=True):
     return {"speeds": speeds}
 
 
-def medians(rounds, side):
-    """Median by row name over the rounds."""
+def has_weights(cairn, weights):
+    """Whether this cairn runs a weight format on a CPU. RuntimeError where it cannot be told."""
+    command = [cairn, "bench", "model", "--device", "cpu", "--shape", "demo", "--weights", weights,
+               "--lengths", "16", "--repeats", "1", "--json"]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=RUN_SECONDS)
+    if done.returncode == 0:
+        return True
+    # Exit code 2 is that of a command line that is not understood.
+    if done.returncode == 2 and f"{weights} not in" in done.stderr:
+        return False
+    raise RuntimeError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n"
+                       f"{(done.stderr or done.stdout).strip()}")
+
+
+def by_row(rounds, side):
+    """Figures of all rounds by row name."""
     if not rounds[0].get(side):
         return {}
-    names = rounds[0][side]["speeds"]
-    return {name: statistics.median(r[side]["speeds"][name] for r in rounds) for name in names}
+    return {name: [r[side]["speeds"][name] for r in rounds] for name in rounds[0][side]["speeds"]}
 
 
 def in_turns(setup, kind, weights, lengths, name, busy=False):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each stage measures in rounds, cairn and the peer by turns, and adds rows to the report."""
 import contextlib
-import statistics
+from statistics import median
 
 import speed as model_speed
+from report import spread
 from servers import Cairn, Peer
 from workloads import WORKLOADS, Prompts, streams_together
 
-CONTEXT = 16384  # of the servers: room for four documents with questions
+CONTEXT = 16384  # of the servers where the model has so much: room for four documents with questions
 STREAM_TOKENS, STREAM_COUNTS = 48, (4, 8)
 LONG = 16384
 
@@ -22,12 +23,14 @@ PEER_BEST = {
 }
 
 
-def _limits(report, rounds, suffix):
+LIMITS = {"read_gbytes_per_s": "reads {} GB/s", "fma_gflops": "FMA {} GFLOP/s", "int8_gops": "VNNI {} GOP/s"}
+
+
+def _limits(rounds):
+    """What the machine could do in the same rounds."""
     limits = [r["cairn"]["limits"] for r in rounds if r.get("cairn")]
-    if limits:
-        text = ", ".join(f"{name} {statistics.median(l[name] for l in limits):.1f}" for name in limits[0])
-        report.fact(f"the machine's limits, measured in the same rounds{suffix}", text)
-        report.fact(f"cairn{suffix}", f"{rounds[0]['cairn']['isa']}, {rounds[0]['cairn']['threads']} threads")
+    return ", ".join(text.format(spread([l[name] for l in limits])) for name, text in LIMITS.items()
+                     if limits and name in limits[0])
 
 
 def speed(setup, report, name):
@@ -35,21 +38,27 @@ def speed(setup, report, name):
     suffix = ", AVX2" if name == "avx2" else ""
     for number, (kind, weights) in enumerate(setup.formats.items()):
         rounds = model_speed.in_turns(setup, kind, weights, setup.lengths, name)
-        if number == 0:
-            _limits(report, rounds, suffix)
-        peer = model_speed.medians(rounds, "peer")
-        cairn = model_speed.medians(rounds, "cairn")
-        for row, figure in peer.items():
-            report.add(f"{row}, {weights or 'bf16'} / {kind}{suffix}", "tokens/s", figure, cairn.get(row))
+        if number == 0 and rounds[0].get("cairn"):
+            told = rounds[0]["cairn"]
+            report.fact(f"cairn{suffix}", f"{told['isa']}, {told['threads']} threads" + (
+                f", activations {told['activations']}" if told.get("activations") else ""))
+        peer, cairn = (model_speed.by_row(rounds, side) for side in ("peer", "cairn"))
+        for row, figures in peer.items():
+            report.add(f"{row}, {weights or 'bf16'} / {kind}{suffix}", "tokens/s", figures, cairn.get(row),
+                       note=_limits(rounds) if row == "decode" else "")
+        if cairn:
+            report.add(f"decode, bytes over reads, {weights}{suffix}", "%", None, cairn["share of reads"],
+                       note="weights, state read and written, and KV")
 
 
 def busy(setup, report, kind, weights):
     """Decode beside a busy program, as a share of each program's own quiet rate."""
     quiet = model_speed.in_turns(setup, kind, weights, (), "quiet")
     shared = model_speed.in_turns(setup, kind, weights, (), "busy", busy=True)
-    rates = {side: [model_speed.medians(rounds, side).get("decode") for rounds in (quiet, shared)]
+    rates = {side: [model_speed.by_row(rounds, side).get("decode") for rounds in (quiet, shared)]
              for side in ("peer", "cairn")}
-    left = {side: f"{alone:.3g} alone, {beside / alone:.0%} left" for side, (alone, beside) in rates.items() if alone}
+    left = {side: f"{spread(alone)} alone, {median(beside) / median(alone):.0%} left"
+            for side, (alone, beside) in rates.items() if alone}
     report.add(f"decode beside one busy program, {weights} / {kind}", "tokens/s", rates["peer"][1],
                rates["cairn"][1], note="; ".join(f"{side}: {text}" for side, text in left.items()))
 
@@ -65,18 +74,19 @@ def long(setup, report):
             with setup.lock.held():
                 rounds.append(setup.store.sample(f"long-{kind}-{number}", lambda: {
                     "cairn": model_speed.cairn_speeds(setup, weights, (512, LONG), decode=False)}))
-        figures = model_speed.medians(rounds, "cairn")
+        figures = model_speed.by_row(rounds, "cairn")
         short, whole = figures["prefill 512"], figures[f"prefill {LONG}"]
         report.add(f"prefill {LONG}, {weights}", "tokens/s", None, whole,
-                   note=f"{whole / short:.2f} of its own {short:.4g} at 512 tokens")
+                   note=f"{median(whole) / median(short):.2f} of its own {spread(short)} at 512 tokens")
 
 
 def _server(setup, side, kind, weights, flags=(), boundaries=False):
     log = setup.folder / f"server-{side}.log"
+    context = min(CONTEXT, setup.longest)
     if side == "cairn":
         return Cairn(setup.cairn, setup.checkpoint, weights, setup.threads, log,
-                     ["--context-length", CONTEXT], boundaries)
-    return Peer(setup.peer.server, setup.gguf[kind], setup.threads, log, ["-c", CONTEXT, *flags], boundaries)
+                     ["--context-length", context], boundaries)
+    return Peer(setup.peer.server, setup.gguf[kind], setup.threads, log, ["-c", context, *flags], boundaries)
 
 
 def _sides(weights):
@@ -105,15 +115,15 @@ def streams(setup, report, kind, weights):
             return samples
 
         samples = setup.store.sample(name, all_rounds)
-        peer, cairn = (statistics.median(s[side] for s in samples) if side in samples[0] else None
+        peer, cairn = ([s[side] for s in samples] if side in samples[0] else None
                        for side in ("peer", "cairn"))
         report.add(f"{count} streams decoding together, {weights} / {kind}", "tokens/s", peer, cairn)
 
 
-def _median_rows(samples, side):
+def _columns(samples, side):
+    """Figures of all samples by name."""
     rows = [s[side] for s in samples if side in s]
-    return {key: statistics.median(r[key] for r in rows)
-            for key in rows[0] if isinstance(rows[0][key], (int, float))} if rows else {}
+    return {key: [r[key] for r in rows] for key in rows[0] if isinstance(rows[0][key], (int, float))} if rows else {}
 
 
 def workload(setup, report, name, kind, weights):
@@ -134,8 +144,8 @@ def workload(setup, report, name, kind, weights):
             setup.progress(f"{name} {mode}: round {number + 1} of {setup.workload_rounds}")
             samples[mode].append(setup.store.sample(f"{name}-{kind}-{mode}-{number}".replace(" ", "_"), one_round))
     for mode in modes:
-        peer = _median_rows(samples[mode], "peer")
-        cairn = _median_rows(samples[mode], "cairn") or _median_rows(samples["default"], "cairn")
+        peer = _columns(samples[mode], "peer")
+        cairn = _columns(samples[mode], "cairn") or _columns(samples["default"], "cairn")
         what = f"{name} {mode}, {weights or 'bf16'} / {kind}"
         note = f"llama-server {' '.join(modes[mode][0])}" + (", boundaries told" if modes[mode][1] else "")
         report.add(f"{what}: prompt tokens computed", "tokens", peer["computed"], cairn.get("computed"),
@@ -146,5 +156,5 @@ def workload(setup, report, name, kind, weights):
         if name == "W6":
             report.add(f"{what}: longest gap of the running stream", "s", peer["longest_gap_s"],
                        cairn.get("longest_gap_s"), less_is_better=True,
-                       note=f"before it came {peer['gap_before_s'] * 1000:.0f} ms"
-                       + (f" and {cairn['gap_before_s'] * 1000:.0f} ms" if cairn else ""))
+                       note=f"before it came {median(peer['gap_before_s']) * 1000:.0f} ms"
+                       + (f" and {median(cairn['gap_before_s']) * 1000:.0f} ms" if cairn else ""))

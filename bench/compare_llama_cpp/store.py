@@ -3,11 +3,29 @@
 import hashlib
 import json
 import pathlib
+import sys
 
 
-def file_digest(path):
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()[:16]
+def file_digest(*paths):
+    """Of the files' bytes, one after the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(hashlib.sha256(pathlib.Path(path).read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def made_of(path, inputs, make):
+    """The file at `path`, made by make(unfinished path) unless it was made of the same inputs."""
+    stamp, wanted = path.with_name(path.name + ".inputs"), json.dumps(inputs, sort_keys=True)
+    if path.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return path
+    print(f"writing {path.name}", file=sys.stderr, flush=True)
+    stamp.unlink(missing_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    make(unfinished)
+    unfinished.rename(path)
+    stamp.write_text(wanted)
+    return path
 
 
 class Store:

@@ -8,7 +8,7 @@ import random
 import statistics
 import threading
 
-from servers import Peer
+from servers import FAILURES, Peer
 
 DOCUMENT, PARAGRAPH, QUESTION, GENERATED = 2000, 250, 50, 8
 # Where the eight prompts of W2 leave the document, in the order in which they come: a cache that
@@ -78,7 +78,10 @@ def newcomer(server, prompts):
 
     def come():
         started.wait()
-        arrived["answer"] = server.stream(prompts.marked(DOCUMENT + QUESTION), GENERATED)
+        try:
+            arrived["answer"] = server.stream(prompts.marked(DOCUMENT + QUESTION), GENERATED)
+        except FAILURES as error:
+            arrived["error"] = error
 
     other = threading.Thread(target=come)
     other.start()
@@ -88,6 +91,8 @@ def newcomer(server, prompts):
     finally:
         started.set()
         other.join()
+    if "error" in arrived:
+        raise RuntimeError(f"{server.name}, the newcomer: {arrived['error']!r}")
     quiet = [b - a for a, b in zip(stream.token_times[:15], stream.token_times[1:16])]
     return {"computed": arrived["answer"].computed, "ttft_s": arrived["answer"].ttft,
             "wall_s": stream.wall, "longest_gap_s": stream.longest_gap,

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the comparison keeps, refuses and reports. Needs neither the peer nor numpy."""
+import contextlib
+import io
+import pathlib
+import tempfile
+import unittest
+
+import speed
+from report import Report, spread
+from servers import Answer
+from store import Store, made_of
+from workloads import Prompts, newcomer
+
+
+class Kept(unittest.TestCase):
+    def test_a_sample_counts_for_its_inputs_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(Store(folder, {"code": "a"}).sample("x", lambda: 1), 1)
+            self.assertEqual(Store(folder, {"code": "a"}).sample("x", lambda: 2), 1)
+            self.assertEqual(Store(folder, {"code": "b"}).sample("x", lambda: 3), 3)
+
+    def test_a_model_is_written_again_where_what_it_is_made_of_has_changed(self):
+        made = []
+
+        def make(path):
+            made.append(path.name)
+            path.write_text(str(len(made)))
+
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+            path = pathlib.Path(folder) / "m.gguf"
+            for inputs in ({"code": "a"}, {"code": "a"}, {"code": "b"}):
+                made_of(path, inputs, make)
+            self.assertEqual((len(made), path.read_text()), (2, "2"))
+
+
+class Probe(unittest.TestCase):
+    def program(self, folder, text):
+        path = pathlib.Path(folder) / "cairn"
+        path.write_text("#!/bin/sh\n" + text)
+        path.chmod(0o755)
+        return path
+
+    def test_a_format_that_is_missing_is_told_from_a_program_that_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertTrue(speed.has_weights(self.program(folder, "exit 0"), "int4"))
+            missing = self.program(folder, "echo 'cairn: --weights: int4 not in {bf16,int8}' >&2; exit 2")
+            self.assertFalse(speed.has_weights(missing, "int4"))
+            for failing in ("echo 'cairn: no memory for int4' >&2; exit 1", "echo 'no memory' >&2; exit 2"):
+                with self.assertRaisesRegex(RuntimeError, "no memory"):
+                    speed.has_weights(self.program(folder, failing), "int4")
+
+
+class _Dying:
+    """Streams, but answers no newcomer."""
+
+    name = "cairn"
+
+    def stream(self, prompt, tokens, on_token=None):
+        if on_token is None:
+            raise ConnectionResetError("gone")
+        on_token(16)
+        return Answer(0, [0.1 * i for i in range(tokens)], 0, 0, [])
+
+
+class Newcomer(unittest.TestCase):
+    def test_a_server_that_dies_under_it_is_named(self):
+        with self.assertRaisesRegex(RuntimeError, "cairn, the newcomer: .*gone"):
+            newcomer(_Dying(), Prompts(1000, 1))
+
+
+class Rows(unittest.TestCase):
+    def test_a_figure_is_a_median_with_least_and_most(self):
+        self.assertEqual(spread([3.0]), "3")
+        report = Report([("a", "b")])
+        report.add("fast", "tokens/s", [1, 3, 2], [8, 10, 9])
+        report.add("slow", "s", [10.0, 20.0, 30.0], [2.0], less_is_better=True, note="n")
+        report.add("own", "%", None, [50.0])
+        text = report.markdown()
+        self.assertIn("| fast | tokens/s | 2 (1 to 3) | 9 (8 to 10) | 4.5 x |", text)
+        self.assertIn("| slow | s | 20 (10 to 30) | 2 | 10 x | n |", text)
+        self.assertIn("| own | % | - | 50 | - |", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
