@@ -95,23 +95,21 @@ def median_costs(client, requests):
 
 
 @contextlib.contextmanager
-def serving(args, directory):
-    """A server's port, once it listens; the server ends with the block."""
+def serving(command, directory, timeout):
+    """The port of `cairn serve` with these flags, once it listens; it ends with the block."""
     port_file, log = directory / "port", directory / "log"
     with open(log, "wb") as out:
-        server = subprocess.Popen(
-            [args.cairn, "serve", "--model", "demo", "--device", "cpu", "--threads",
-             str(args.threads), "--port", "0", "--port-file", str(port_file)],
-            stdout=out, stderr=out)
+        server = subprocess.Popen([*map(str, command), "--port", "0", "--port-file", port_file],
+                                  stdout=out, stderr=out)
     try:
-        deadline = time.monotonic() + args.timeout
+        deadline = time.monotonic() + timeout
         while not (port_file.exists() and port_file.read_text().strip()):
             if server.poll() is not None:
                 said = log.read_text(errors="replace").strip().splitlines()
-                raise RuntimeError(f"{args.cairn} serve ended with {server.returncode}"
+                raise RuntimeError(f"{command[0]} serve ended with {server.returncode}"
                                    f"{': ' + said[-1] if said else ''}")
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{args.cairn} serve did not start in {args.timeout:g} s")
+                raise RuntimeError(f"{command[0]} serve did not start in {timeout:g} s")
             time.sleep(0.02)
         yield int(port_file.read_text())
     finally:
@@ -137,7 +135,8 @@ def main():
     if not 0 < args.timeout < 1e6:
         parser.error("--timeout: above 0 seconds")
     with tempfile.TemporaryDirectory() as directory:
-        with serving(args, pathlib.Path(directory)) as port:
+        command = [args.cairn, "serve", "--model", "demo", "--device", "cpu", "--threads", args.threads]
+        with serving(command, pathlib.Path(directory), args.timeout) as port:
             client = Client(port, args.timeout)
             median_costs(client, 40)  # warms up
             costs = median_costs(client, args.requests)

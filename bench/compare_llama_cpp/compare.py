@@ -71,6 +71,7 @@ def arguments():
     parser.add_argument("--workload-rounds", type=int, default=5, help="the same for W1 to W6, which take minutes")
     parser.add_argument("--threads", type=int, default=cores, help="of both programs")
     parser.add_argument("--quick", action="store_true", help="one round, prompts of 512 tokens only")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a row is below what is asked of it")
     parser.add_argument("--fresh", action="store_true", help="measure again what is there already")
     parser.add_argument("--peer-version", default=build_peer.VERSION, help="of llama-cpp-python")
     parser.add_argument("--jobs", type=int, default=cores, help="processes that build the peer")
@@ -183,13 +184,16 @@ def run(setup, args, priority):
         (setup.folder / "report.json").write_text(report.json())
     print(report.markdown())
     print(f"also in {setup.folder}: report.md, report.json")
+    return report.missed()
 
 
 def main():
     args = arguments()
     setup = make_setup(args)
     with machine.priority() as priority:
-        run(setup, args, priority)
+        missed = run(setup, args, priority)
+    if args.check and missed:
+        sys.exit("below what is asked: " + "; ".join(missed))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 import json
 from statistics import median
 
+from asked import judge
+
 
 def spread(figures):
     """A median, and between what the figures lie where there are several."""
@@ -21,8 +23,13 @@ class Report:
         if peer and cairn:
             over, under = (peer, cairn) if less_is_better else (cairn, peer)
             ratio = median(over) / median(under) if median(under) else None
+        asked, met = judge(what, ratio, cairn)
         self._rows.append({"what": what, "unit": unit, "peer": self._side(peer), "cairn": self._side(cairn),
-                           "ratio": ratio, "note": note})
+                           "ratio": ratio, "asked": asked, "met": met, "note": note})
+
+    def missed(self):
+        """The rows that are below what is asked."""
+        return [row["what"] for row in self._rows if row["met"] is False]
 
     @staticmethod
     def _side(figures):
@@ -35,12 +42,15 @@ class Report:
         def figure(side):
             return "-" if side is None else spread(side["all"])
 
+        def asked(row):
+            return "" if row["met"] is None else f"{row['asked']}: {'met' if row['met'] else 'MISSED'}"
+
         def times(ratio):
             return "-" if ratio is None else f"{ratio:,.4g} x"
         lines = [f"- {what}: {text}" for what, text in self._facts]
-        lines += ["", "| | unit | llama.cpp | cairn | ratio | |", "|--|--|--|--|--|--|"]
+        lines += ["", "| | unit | llama.cpp | cairn | ratio | asked | |", "|--|--|--|--|--|--|--|"]
         lines += [f"| {r['what']} | {r['unit']} | {figure(r['peer'])} | {figure(r['cairn'])} | "
-                  f"{times(r['ratio'])} | {r['note']} |" for r in self._rows]
+                  f"{times(r['ratio'])} | {asked(r)} | {r['note']} |" for r in self._rows]
         return "\n".join(lines) + "\n"
 
     def json(self):

@@ -78,8 +78,19 @@ class Rows(unittest.TestCase):
         report.add("own", "%", None, [50.0])
         text = report.markdown()
         self.assertIn("| fast | tokens/s | 2 (1 to 3) | 9 (8 to 10) | 4.5 x |", text)
-        self.assertIn("| slow | s | 20 (10 to 30) | 2 | 10 x | n |", text)
+        self.assertIn("| slow | s | 20 (10 to 30) | 2 | 10 x |  | n |", text)
         self.assertIn("| own | % | - | 50 | - |", text)
+
+    def test_rows_are_held_against_what_is_asked(self):
+        report = Report([])
+        gap = "W6 default, int8 / Q8_0: longest gap of the running stream"
+        report.add("prefill 512, int8 / Q8_0", "tokens/s", [100], [500])
+        report.add("prefill 2048, int8 / Q8_0", "tokens/s", [100], [499])
+        report.add("decode, bytes over reads, int4", "%", None, [60.0, 71.0, 72.0])
+        report.add(gap, "s", [9.0], [0.16], less_is_better=True)
+        report.add("decode, bytes over reads, bf16", "%", None, None)
+        self.assertEqual(report.missed(), ["prefill 2048, int8 / Q8_0", gap])
+        self.assertIn("| 4.99 x | 5 x: MISSED |", report.markdown())
 
 
 if __name__ == "__main__":
