@@ -17,7 +17,9 @@
 #include "base/check.hpp"
 #include "base/version.hpp"
 #include "engine/placement/policy_names.hpp"
+#include "kernels/cpu/activations.hpp"
 #include "metrics/metrics.hpp"
+#include "model/net/host_limits.hpp"
 
 namespace cairn::actors {
 namespace {
@@ -75,6 +77,10 @@ void check_options(const EngineOptions& o) {
   require(o.kv == "bf16" || o.kv == "f32", "kv", "bf16 or f32, not '" + o.kv + "'");
   require(o.kv != "f32" || o.device == "cpu" || o.device == "auto", "kv",
           "bf16, as the device is " + o.device + ": f32 is for the CPU");
+  require(kernels::activations_named(o.activations).has_value(), "activations",
+          "bf16 or fp32, not '" + o.activations + "'");
+  require(o.activations != "fp32" || o.device == "cpu" || o.device == "auto", "activations",
+          "bf16, as the device is " + o.device + ": fp32 is for the CPU");
   require(o.context_length >= 0, "context_length", "0 (the model's) or more");
   require(o.max_choices >= 1, "max_choices", "1 or more");
   require(o.forest_nodes >= 16, "forest_nodes", "16 or more");
@@ -135,6 +141,7 @@ EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,
   info.isa = backend.isa;
   info.weights = backend.weights;
   info.kv = backend.kv;
+  info.activations = backend.activations;
   info.gemm = backend.gemm;
   info.policy = o.policy;
   info.cache_scope = o.cache_scope;
@@ -148,6 +155,7 @@ EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,
     info.limits.emplace_back(name, std::to_string(value));
   };
   add("context_length", static_cast<std::uint64_t>(shared.context_length));
+  info.limits.emplace_back("memory", format_bytes(model::allowed_memory()));
   info.limits.emplace_back("cache_bytes", format_bytes(o.cache_bytes));
   add("cache_holds_tokens_without_states", o.cache_bytes / info.kv_bytes_per_token);
   add("cache_holds_states_without_tokens", o.cache_bytes / layout.state_bytes);

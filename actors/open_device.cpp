@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/open_device.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -14,6 +11,7 @@
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "model/net/host_limits.hpp"
 
 namespace cairn::actors {
 namespace {
@@ -24,20 +22,6 @@ constexpr const char* kCudaPrefix = "cuda:";
 constexpr BatchRoom kCpuRoom{.running = 16, .step_tokens = 512};
 constexpr BatchRoom kCudaRoom{.running = 64, .step_tokens = 2048};
 
-// MemAvailable of /proc/meminfo, which counts what the page cache would give back.
-std::uint64_t available_memory() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  std::uint64_t kib = 0;
-  std::string unit;
-  while (meminfo >> key >> kib) {
-    std::getline(meminfo, unit);
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
-
 // Enough for one whole context beside the running state.
 std::uint64_t least_cache_bytes(const model::MemoryLayout& layout, std::int32_t context_length) {
   return 2 * layout.state_bytes +
@@ -47,6 +31,7 @@ std::uint64_t least_cache_bytes(const model::MemoryLayout& layout, std::int32_t 
 // Why these options are for the CPU, whatever devices there are; "" when they are not.
 std::string cpu_only(const EngineOptions& options) {
   if (options.kv == "f32") return "keys and values of type f32 are for the CPU";
+  if (options.activations == "fp32") return "activations of type fp32 are for the CPU";
   if (options.weights == "int4") return "int4 weights are for the CPU";
   return "";
 }
@@ -61,7 +46,7 @@ std::string gemm_record_beside(const std::string& disk_dir) {
 }
 
 std::uint64_t default_cache_bytes(const model::MemoryLayout& layout, std::int32_t context_length) {
-  return std::max(std::min(kDefaultCacheCap, available_memory() / 4),
+  return std::max(std::min(kDefaultCacheCap, model::available_memory() / 4),
                   least_cache_bytes(layout, context_length));
 }
 
@@ -199,6 +184,8 @@ std::unique_ptr<model::Backend> DeviceOpener::make_cpu() const {
   cpu.threads = options_.threads;
   cpu.isa = options_.isa;
   cpu.kv = options_.kv == "f32" ? model::KvType::f32 : model::KvType::bf16;
+  cpu.activations =
+      kernels::activations_named(options_.activations).value_or(kernels::Activations::bf16);
   cpu.max_step_tokens = batch_room(options_, false).step_tokens;
   return wrapped(model::make_cpu_backend(weights_, cpu));
 }

@@ -14,7 +14,8 @@
 
 namespace cairn::actors {
 
-/// A quarter of the free memory, at most 8 GiB and at least one whole context.
+/// A quarter of the free memory (a container's, where it has less), at most 8 GiB and at least one
+/// whole context.
 std::uint64_t default_cache_bytes(const model::MemoryLayout& layout, std::int32_t context_length);
 /// Nine tenths of what a device has left, all of it where one whole context needs that.
 std::uint64_t device_cache_bytes(std::uint64_t free_bytes, const model::MemoryLayout& layout,

@@ -116,6 +116,7 @@ std::shared_ptr<const ModelBundle> load_directory(const EngineOptions& options,
   bundle->name = options.served_name;
   if (bundle->name.empty()) bundle->name = fs::weakly_canonical(dir).filename().string();
   load.cache_file = model::weights_cache_file(options.model, load.format, options.weights_cache);
+  load.cache_needed = options.weights_cache != "auto";  // a place that was named is to be of use
   bundle->weights = model::load_weights(options.model, load);
   if (has_tokenizer(dir)) {
     bundle->tokenizer = text::load_tokenizer(dir);

@@ -37,6 +37,15 @@ WeightMap parse_index(std::string_view json, const std::string& file) {
   return out;
 }
 
+// Shards with a tensor that each should hold.
+std::map<std::string, std::string> shards_of(const std::string& index_file) {
+  std::map<std::string, std::string> first_use;
+  for (auto& [tensor, shard] : parse_index(read_text_file(index_file), index_file)) {
+    first_use.emplace(shard, tensor);
+  }
+  return first_use;
+}
+
 std::string last_part(const std::string& name) {
   return std::filesystem::path(name).filename().string();
 }
@@ -67,6 +76,23 @@ void Checkpoint::apply_index(std::string_view json) {
   }
 }
 
+std::vector<std::string> Checkpoint::files_in(const std::string& directory) {
+  namespace fs = std::filesystem;
+  const fs::path root(directory);
+  // Not the same as no files: who may not look must not be told that there are none.
+  const auto there = [&](const char* name) {
+    std::error_code error;
+    const bool found = fs::exists(root / name, error);
+    if (error) throw LoadError((root / name).string() + ": " + error.message() + ".");
+    return found;
+  };
+  if (!there(kIndex))
+    return there(kSingle) ? std::vector<std::string>{kSingle} : std::vector<std::string>{};
+  std::vector<std::string> names{kIndex};
+  for (const auto& [shard, tensor] : shards_of((root / kIndex).string())) names.push_back(shard);
+  return names;
+}
+
 Checkpoint Checkpoint::open_directory(const std::string& directory) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -84,10 +110,8 @@ Checkpoint Checkpoint::open_directory(const std::string& directory) {
   c.source_ = (root / (sharded ? kIndex : kSingle)).string();
   if (sharded) {
     index = read_text_file(c.source_);
-    std::map<std::string, std::string> first_use;  // shard -> a tensor it should hold
-    for (auto& [tensor, shard] : parse_index(index, c.source_)) first_use.emplace(shard, tensor);
     shards.clear();
-    for (auto& [shard, tensor] : first_use) {
+    for (const auto& [shard, tensor] : shards_of(c.source_)) {
       if (!fs::is_regular_file(root / shard, ignored)) {
         throw LoadError(c.source_ + ": tensor " + tensor + " is to be in " + shard +
                         ", expected that file in the directory.");

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a model directory is the one that a file of its weights was made of.
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "base/check.hpp"
 #include "model/net/mapped_file.hpp"
 #include "model/net/packed_weights.hpp"
+#include "model/net/safetensors.hpp"
 #include "model/net/weights_file.hpp"
 
 namespace cairn::model {
 namespace {
 
-// Of a file's content. Training changes all of a tensor, so few places tell checkpoints apart even
-// where somebody has set their times of change alike.
+// Of a file's content. Training changes all of a tensor, so that few places tell checkpoints apart;
+// smaller changes show in the time of change.
 constexpr std::size_t kSamples = 64;
 constexpr std::size_t kSampleBytes = 2048;
 
@@ -32,35 +30,29 @@ void add_samples(std::span<const std::byte> bytes, Hash64& hash) {
   }
 }
 
-bool holds_tensors(const std::filesystem::path& file) {
-  return file.extension() == ".safetensors" || file.filename() == "model.safetensors.index.json";
-}
-
 }  // namespace
 
-std::optional<std::uint64_t> hash_of_files(const std::string& directory) {
-  std::vector<std::string> names;
-  std::error_code error, ignored;
-  for (std::filesystem::directory_iterator it(directory, error), end; it != end;
-       it.increment(error)) {
-    if (!holds_tensors(it->path()) || !it->is_regular_file(ignored)) continue;
-    names.push_back(it->path().filename().string());
-  }
-  // Not the same as no files: then any cache file of this configuration would do.
-  if (error) throw LoadError(directory + ": cannot be listed: " + error.message() + ".");
-  if (names.empty()) return std::nullopt;
-  std::sort(names.begin(), names.end());
+std::optional<SourceFiles> look_at_files(const std::string& directory) {
+  namespace fs = std::filesystem;
+  SourceFiles source;
   Hash64 hash;
-  for (const std::string& name : names) {
-    const std::string path = (std::filesystem::path(directory) / name).string();
-    struct stat info {};
-    if (::stat(path.c_str(), &info) != 0) throw LoadError(path + ": cannot be looked at.");
-    const std::int64_t facts[] = {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+  std::size_t tensor_files = 0;
+  for (const std::string& name : Checkpoint::files_in(directory)) {
+    const fs::path path = fs::path(directory) / name;
     hash.add(name.c_str(), name.size() + 1);
-    hash.add(facts, sizeof facts);
-    add_samples(MappedFile(path).bytes(), hash);
+    std::error_code missing;
+    const fs::file_time_type changed = fs::last_write_time(path, missing);
+    if (missing) continue;  // what a load says of it, naming a tensor, helps more
+    source.newest = std::max(source.newest, changed);
+    const MappedFile file(path.string());
+    const std::uint64_t size = file.bytes().size();
+    hash.add(&size, sizeof size);
+    add_samples(file.bytes(), hash);
+    if (!name.ends_with(".json")) ++tensor_files;
   }
-  return hash.value();
+  if (tensor_files == 0) return std::nullopt;
+  source.hash = hash.value();
+  return source;
 }
 
 }  // namespace cairn::model

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <string>
 
 #include "base/check.hpp"
 #include "kernels/cpu/ops.hpp"
+#include "model/net/container_limits.hpp"
 #include "model/net/host_limits.hpp"
 
 namespace cairn::model {
@@ -32,15 +32,6 @@ int allowed_cores() {
   return std::max(1, static_cast<int>(cores.size()));
 }
 
-// A container's share of processor time, in processors; 0: no limit.
-double cpu_quota() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
-  return std::strtod(quota.c_str(), nullptr) / period;
-}
-
 // The number after `key` in a file of "key number" lines; 0 when there is none.
 std::uint64_t number_after(const char* path, const std::string& key) {
   std::ifstream file(path);
@@ -52,31 +43,24 @@ std::uint64_t number_after(const char* path, const std::string& key) {
   return 0;
 }
 
-// What a container's limit leaves; no limit: the largest number.
-std::uint64_t container_memory() {
-  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
-  std::ifstream used_file("/sys/fs/cgroup/memory.current");
-  std::uint64_t limit = 0;
-  std::uint64_t used = 0;
-  if (!(limit_file >> limit) || !(used_file >> used)) return UINT64_MAX;
-  // Cached file pages count as used but are given back.
-  const std::uint64_t cached = number_after("/sys/fs/cgroup/memory.stat", "inactive_file");
-  used -= std::min(used, cached);
-  return limit - std::min(limit, used);
-}
+std::uint64_t system_memory(const char* key) { return 1024 * number_after("/proc/meminfo", key); }
 
 }  // namespace
 
 int default_threads() {
   const int cores = allowed_cores();
-  const double quota = cpu_quota();
+  const double quota = container_limits().processors;
   if (quota <= 0) return cores;
   return std::clamp(static_cast<int>(std::ceil(quota)), 1, cores);
 }
 
 std::uint64_t available_memory() {
-  const std::uint64_t system = 1024 * number_after("/proc/meminfo", "MemAvailable:");
-  return system == 0 ? 0 : std::min(system, container_memory());
+  const std::uint64_t system = system_memory("MemAvailable:");
+  return system == 0 ? 0 : std::min(system, container_limits().memory_left);
+}
+
+std::uint64_t allowed_memory() {
+  return std::min(system_memory("MemTotal:"), container_limits().memory);
 }
 
 const kernels::Ops& ops_for(const std::string& isa) {

@@ -14,8 +14,11 @@ namespace cairn::model {
 /// Threads worth running here: physical cores that this process may use, less under a CPU quota.
 int default_threads();
 
-/// Bytes of memory that can be taken without swapping, container limit included; 0 when unknown.
+/// Bytes of memory that can be taken without swapping: what the system has, or less where a
+/// container's limit leaves less. 0 when unknown.
 std::uint64_t available_memory();
+/// All memory that this process may have: the system's, or its container's limit.
+std::uint64_t allowed_memory();
 
 /// The kernels of an instruction set, named as in CpuOptions. Throws DeviceError for one that is
 /// unknown or that this machine lacks.

@@ -81,18 +81,7 @@ class Loader {
     report_others();
     require_memory(config_, format_, files_.source());
     WeightsBuilder builder(config_, format_);
-    for (const TensorSpec& spec : specs_) {
-      const TensorView& t = *files_.find(file_name_of(spec, prefix_));
-      if (spec.is_matrix()) {
-        load_matrix(spec, t, builder);
-      } else {
-        std::vector<float> values(static_cast<std::size_t>(spec.elements()));
-        read_f32(t, 0, spec.elements(), values.data());
-        builder.add_vector(spec, values);
-        advance(t.data.size());
-      }
-      files_.drop(t);
-    }
+    read_into(builder);
     if (rounded_ > 0) {
       log(LogLevel::info, files_.source() + ": " + std::to_string(rounded_) +
                               " matrices stored as F32 or F16 were rounded to bf16.");
@@ -100,7 +89,32 @@ class Loader {
     return builder.finish();
   }
 
+  /// What hash_of would say of them.
+  std::uint64_t hash() {
+    for (const TensorSpec& spec : specs_) total_ += checked(spec).data.size();
+    TensorHash hash;
+    read_into(hash);
+    return hash.value();
+  }
+
  private:
+  // All tensors, to a WeightsBuilder or what takes the same.
+  template <class Taker>
+  void read_into(Taker& taker) {
+    for (const TensorSpec& spec : specs_) {
+      const TensorView& t = *files_.find(file_name_of(spec, prefix_));
+      if (spec.is_matrix()) {
+        load_matrix(spec, t, taker);
+      } else {
+        std::vector<float> values(static_cast<std::size_t>(spec.elements()));
+        read_f32(t, 0, spec.elements(), values.data());
+        taker.add_vector(spec, values);
+        advance(t.data.size());
+      }
+      files_.drop(t);
+    }
+  }
+
   const TensorView& checked(const TensorSpec& spec) const {
     const std::string name = file_name_of(spec, prefix_);
     const TensorView* t = files_.find(name);
@@ -120,7 +134,8 @@ class Loader {
     return *t;
   }
 
-  void load_matrix(const TensorSpec& spec, const TensorView& t, WeightsBuilder& builder) {
+  template <class Taker>
+  void load_matrix(const TensorSpec& spec, const TensorView& t, Taker& taker) {
     const std::int64_t columns = spec.columns();
     const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / columns);
     const std::int64_t batch = step * 4 * pool_.threads();  // rows between two reports of progress
@@ -133,7 +148,7 @@ class Loader {
         std::vector<Bf16> copy;
         const Bf16* const values = read_bf16(t, row * columns, rows * columns, copy);
         require_finite(spec, {values, static_cast<std::size_t>(rows * columns)});
-        builder.add_rows(spec, row, rows, values);
+        taker.add_rows(spec, row, rows, values);
       });
       advance(static_cast<std::uint64_t>((end - first) * columns) * dtype_size(t.dtype));
     }
@@ -221,7 +236,7 @@ class DirectoryLoader {
     if (fs::exists(generation_file, ignored)) {
       add_generation_config(read_text_file(generation_file), generation_file, config_);
     }
-    if (!options.cache_file.empty()) key_.source = hash_of_files(directory);
+    if (!options.cache_file.empty()) key_.source = look_at_files(directory);
   }
 
   std::shared_ptr<const Weights> from_tensors() {
@@ -231,20 +246,56 @@ class DirectoryLoader {
 
   // Null when there is no file, or none that serves.
   std::shared_ptr<const Weights> from_cache() {
+    const std::string& file = options_.cache_file;
     std::error_code ignored;
-    if (!std::filesystem::exists(options_.cache_file, ignored)) return nullptr;
-    require_memory(config_, options_.format, options_.cache_file);
-    auto read = read_weights_file(options_.cache_file, config_, key_, pool_, options_.progress);
-    if (read.ok()) return read.take();
-    log(LogLevel::info, options_.cache_file + " is made anew: " + read.error().message);
-    return nullptr;
+    if (!std::filesystem::exists(file, ignored)) return nullptr;
+    require_memory(config_, options_.format, file);
+    auto read = read_weights_file(file, config_, key_, pool_, options_.progress);
+    if (!read.ok()) {
+      log(LogLevel::info, file + " is made anew: " + read.error().message);
+      return nullptr;
+    }
+    if (key_.source && !has_their_time()) {
+      const Checkpoint files = Checkpoint::open_directory(directory_);
+      const bool same = Loader(config_, files, options_.format, pool_, options_.progress).hash() ==
+                        hash_of(**read);
+      log(LogLevel::info, file + (same ? ": the model's files have another time of change; their "
+                                         "tensors are those it was made of."
+                                       : " is made anew: its model's tensors are others"));
+      if (!same) return nullptr;
+      take_their_time();
+    }
+    return read.take();
   }
 
-  std::uint64_t store(const Weights& weights) {
-    return write_weights_file(options_.cache_file, weights, key_, pool_, options_.store_progress);
+  /// The file that is to be written, with room for it.
+  std::unique_ptr<NewFile> begin_file() const {
+    auto file = std::make_unique<NewFile>(options_.cache_file);
+    file->reserve(packed_bytes(config_, options_.format));
+    return file;
+  }
+
+  std::uint64_t store(NewFile& file, const Weights& weights) {
+    const std::uint64_t bytes =
+        write_weights_file(file, weights, key_, pool_, options_.store_progress);
+    take_their_time();
+    return bytes;
   }
 
  private:
+  // A cache file has the time of change of the newest file it was made of: as long as it has, those
+  // are taken for unchanged.
+  bool has_their_time() const {
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(options_.cache_file, error);
+    return !error && time == key_.source->newest;
+  }
+  void take_their_time() const {
+    std::error_code ignored;  // the next start compares tensors again
+    if (!key_.source) return;
+    std::filesystem::last_write_time(options_.cache_file, key_.source->newest, ignored);
+  }
+
   const std::string& directory_;
   const LoadOptions& options_;
   WeightsFileKey key_;
@@ -261,13 +312,24 @@ std::shared_ptr<const Weights> load_weights(const std::string& directory,
     return loader.from_tensors();
   }
   if (auto cached = loader.from_cache()) return cached;
-  auto weights = loader.from_tensors();
+  const auto warn = [](const LoadError& e) {
+    log(LogLevel::warning, std::string(e.what()) + " The next start will quantise again.");
+  };
+  std::unique_ptr<NewFile> file;
   try {
-    const std::uint64_t bytes = loader.store(*weights);
+    file = loader.begin_file();
+  } catch (const LoadError& e) {
+    if (options.cache_needed) throw;
+    warn(e);
+  }
+  auto weights = loader.from_tensors();
+  if (!file) return weights;
+  try {
+    const std::uint64_t bytes = loader.store(*file, *weights);
     log(LogLevel::info, options.cache_file + ": " + format_bytes(bytes) +
                             " of weights, to be read by the next start.");
   } catch (const LoadError& e) {
-    log(LogLevel::warning, std::string(e.what()) + " The next start will quantise again.");
+    warn(e);
   }
   return weights;
 }
@@ -275,7 +337,11 @@ std::shared_ptr<const Weights> load_weights(const std::string& directory,
 std::uint64_t write_weights_cache(const std::string& directory, const LoadOptions& options) {
   check(options.format != kernels::WeightFormat::bf16, "bf16 weights are read from their model");
   DirectoryLoader loader(directory, options);
-  return loader.store(*loader.from_tensors());
+  const auto file = loader.begin_file();
+  if (!may_be_weights_file(options.cache_file)) {
+    throw LoadError(options.cache_file + ": is a file of another kind, which is not replaced.");
+  }
+  return loader.store(*file, *loader.from_tensors());
 }
 
 std::string weights_cache_file(const std::string& directory, kernels::WeightFormat format,

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
 namespace cairn::model {
 
-/// A file under a temporary name that gets its own in commit(); removed when that never happens, by
-/// the next writer of that file when the process was killed. Not thread-safe. Throws LoadError
-/// naming the file when the system refuses.
+/// A file under a temporary name, unlike any other writer's, that gets its own in commit(); removed
+/// when that never happens, by the next writer of that file when the process was killed. Not
+/// thread-safe. Throws LoadError naming the file when the system refuses, or when something else
+/// than a regular file has that name.
 class NewFile {
  public:
   explicit NewFile(const std::string& path);
@@ -17,11 +19,15 @@ class NewFile {
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
+  /// Takes room for that many bytes, so that a full disk is known before the work for them is done.
+  void reserve(std::uint64_t bytes);
   void write(const void* data, std::size_t bytes);
   /// `durable`: waits for the disk, so that no crash leaves a file of this name that is not whole.
   void commit(bool durable = true);
 
  private:
+  void open_temporary();
+  [[noreturn]] void fail(const std::string& why) const;
   [[noreturn]] void fail(int error) const;
 
   std::string path_;

@@ -107,6 +107,22 @@ class Hash64 {
   unsigned char pending_[8] = {};  // the last length_ % 8 of them
 };
 
+/// hash_of: of names, shapes and values, whatever becomes of them. Rows in any order, by any
+/// thread.
+class TensorHash {
+ public:
+  /// Rows [begin, begin + rows) of a matrix.
+  void add_rows(const TensorSpec& spec, std::int64_t begin, std::int64_t rows,
+                const Bf16* source);  // [rows, columns] bf16
+  /// A whole vector or the convolution.
+  void add_vector(const TensorSpec& spec, const std::vector<float>& values);
+  std::uint64_t value() const { return sum_.load(); }
+
+ private:
+  void add(const TensorSpec& spec, std::int64_t row, const void* data, std::size_t bytes);
+  std::atomic<std::uint64_t> sum_{0};  // over rows
+};
+
 /// Puts tensors where they belong and hashes what it was given. Every tensor of tensor_list() in
 /// that order, rows ascending. Not thread-safe. Throws std::bad_alloc.
 class WeightsBuilder {
@@ -129,10 +145,8 @@ class WeightsBuilder {
   };
   Place place_of(const TensorSpec& spec);
 
-  void add_hash(const TensorSpec& spec, std::int64_t row, const void* data, std::size_t bytes);
-
   std::shared_ptr<Weights> weights_;
-  std::atomic<std::uint64_t> hash_{0};  // sum over rows
+  TensorHash hash_;
 };
 
 /// Bytes that WeightsBuilder takes for matrices.

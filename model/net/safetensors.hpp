@@ -58,6 +58,9 @@ class Checkpoint {
  public:
   /// `model.safetensors.index.json` when present, else `model.safetensors`.
   static Checkpoint open_directory(const std::string& directory);
+  /// The names of the files that open_directory reads, whether they are there or not: an index and
+  /// its shards, or the only one. None when there is neither.
+  static std::vector<std::string> files_in(const std::string& directory);
   static Checkpoint from_memory(std::span<const MemoryFile> files);
 
   const TensorView* find(std::string_view name) const;

@@ -27,14 +27,16 @@ struct LoadOptions {
   kernels::WeightFormat format = kernels::WeightFormat::bf16;
   /// Integer formats: the file that keeps what was quantised for the next load; "": none does.
   std::string cache_file;
+  /// A cache file that cannot be begun is an error before anything is read, not a warning.
+  bool cache_needed = false;
   LoadProgress progress{};        // tensors, or the cache file, read and packed
   LoadProgress store_progress{};  // the cache file written
 };
 
 /// Reads config.json, generation_config.json (optional: its eos ids are added) and the tensors of a
 /// model directory. A cache file that was made of them is read instead; any other is made anew,
-/// with a line in the log, and so is one that cannot be written. Throws LoadError naming file,
-/// tensor and expectation.
+/// with a line in the log. One that cannot be written is a warning, or as cache_needed says. Throws
+/// LoadError naming file, tensor and expectation.
 std::shared_ptr<const Weights> load_weights(const std::string& directory,
                                             const LoadOptions& options = {});
 
@@ -43,8 +45,8 @@ std::shared_ptr<const Weights> load_weights(const std::string& directory,
 std::shared_ptr<const Weights> load_weights(std::span<const MemoryFile> files,
                                             const LoadOptions& options = {});
 
-/// Makes the cache file, whatever lies in its place, and returns its bytes. Throws LoadError, also
-/// when it cannot be written.
+/// Makes the cache file, also where there is one, and returns its bytes. Throws LoadError; that it
+/// cannot be written, or that a file of another kind lies in its place, before tensors are read.
 std::uint64_t write_weights_cache(const std::string& directory, const LoadOptions& options);
 
 /// Where a model directory's weights of an integer format are kept: beside the model ("auto"),

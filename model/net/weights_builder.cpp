@@ -146,28 +146,36 @@ WeightsBuilder::Place WeightsBuilder::place_of(const TensorSpec& spec) {
 }
 
 // Each row with its tensor and number: rows may then be added in any order and by any thread.
-void WeightsBuilder::add_hash(const TensorSpec& spec, std::int64_t row, const void* data,
-                              std::size_t bytes) {
+void TensorHash::add(const TensorSpec& spec, std::int64_t row, const void* data,
+                     std::size_t bytes) {
   Hash64 hash;
   hash.add(&row, sizeof row);
   hash.add(spec.name.data(), spec.name.size());
   hash.add(data, bytes);
-  hash_.fetch_add(hash.value(), std::memory_order_relaxed);
+  sum_.fetch_add(hash.value(), std::memory_order_relaxed);
+}
+
+void TensorHash::add_rows(const TensorSpec& spec, std::int64_t begin, std::int64_t rows,
+                          const Bf16* source) {
+  const auto bytes = static_cast<std::size_t>(spec.columns()) * sizeof(Bf16);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    add(spec, begin + row, source + row * spec.columns(), bytes);
+  }
+}
+
+void TensorHash::add_vector(const TensorSpec& spec, const std::vector<float>& values) {
+  add(spec, 0, values.data(), values.size() * sizeof(float));
 }
 
 void WeightsBuilder::add_rows(const TensorSpec& spec, std::int64_t begin, std::int64_t rows,
                               const Bf16* source) {
-  const auto bytes = static_cast<std::size_t>(rows * spec.columns()) * sizeof(Bf16);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    add_hash(spec, begin + row, source + row * spec.columns(),
-             bytes / static_cast<std::size_t>(rows));
-  }
+  hash_.add_rows(spec, begin, rows, source);
   const Place place = place_of(spec);
   place.matrix->pack(place.first_row + begin, rows, source);
 }
 
 void WeightsBuilder::add_vector(const TensorSpec& spec, const std::vector<float>& values) {
-  add_hash(spec, 0, values.data(), values.size() * sizeof(float));
+  hash_.add_vector(spec, values);
   std::vector<float>& to = vector_of(*weights_, spec);
   to = values;
   if (spec.role != Role::conv) return;
@@ -182,7 +190,7 @@ void WeightsBuilder::add_vector(const TensorSpec& spec, const std::vector<float>
 }
 
 std::shared_ptr<const Weights> WeightsBuilder::finish() {
-  weights_->hash = hash_.load();
+  weights_->hash = hash_.value();
   return std::move(weights_);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <span>
 #include <utility>
 #include <vector>
@@ -11,7 +12,6 @@
 #include "base/check.hpp"
 #include "kernels/cpu/quantised.hpp"
 #include "model/net/mapped_file.hpp"
-#include "model/net/new_file.hpp"
 #include "model/net/packed_weights.hpp"
 #include "model/net/safetensors.hpp"
 
@@ -22,6 +22,7 @@ namespace {
 constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
 constexpr std::int64_t kPiecesAtOnce = 64;  // between two reports of progress
 constexpr const char* kSource = "model files";
+constexpr std::size_t kBeginBytes = 256;  // the first tensor of a header stands in them
 
 std::uint64_t sum_of(std::span<const std::byte> bytes) {
   Hash64 hash;
@@ -40,7 +41,7 @@ About about_of(const ModelConfig& config, const WeightsFileKey& key) {
           {"group", std::to_string(kernels::quant_group(key.format))},
           {"layout", std::to_string(kernels::kQuantisedLayout)},
           {"configuration", hex_digits(sum_of(std::as_bytes(std::span(text))))},
-          {kSource, key.source ? hex_digits(*key.source) : std::string()}};
+          {kSource, key.source ? hex_digits(key.source->hash) : std::string()}};
 }
 
 std::string text_of(const About& about) {
@@ -162,9 +163,8 @@ Result<std::shared_ptr<const Weights>> read_weights_file(const std::string& path
   }
 }
 
-std::uint64_t write_weights_file(const std::string& path, const Weights& weights,
-                                 const WeightsFileKey& key, kernels::ThreadPool& pool,
-                                 const LoadProgress& progress) {
+std::uint64_t write_weights_file(NewFile& file, const Weights& weights, const WeightsFileKey& key,
+                                 kernels::ThreadPool& pool, const LoadProgress& progress) {
   check(weights.format == key.format, "weights are written in the format they have");
   const std::string about = text_of(about_of(weights.config, key));
   std::vector<TensorEntry> entries;
@@ -182,7 +182,6 @@ std::uint64_t write_weights_file(const std::string& path, const Weights& weights
   for_pieces(pieces, pool, {}, [&](std::size_t i) { sums[i] = sum_of(pieces[i].memory); });
 
   const std::string header = safetensors_header(entries);
-  NewFile file(path);
   file.write(header.data(), header.size());
   std::uint64_t total = header.size() + sums.size() * sizeof(std::uint64_t);
   for (const auto& piece : pieces) total += piece.memory.size();
@@ -197,6 +196,14 @@ std::uint64_t write_weights_file(const std::string& path, const Weights& weights
   file.commit(false);
   if (progress) progress(total, total);
   return total;
+}
+
+bool may_be_weights_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string begin(kBeginBytes, '\0');
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<std::size_t>(in.gcount()));
+  return begin.empty() || begin.find("\"about\"") != begin.npos;
 }
 
 }  // namespace cairn::model

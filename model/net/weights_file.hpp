@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,19 +15,26 @@
 #include "kernels/cpu/packed.hpp"
 #include "kernels/cpu/thread_pool.hpp"
 #include "model/net/config.hpp"
+#include "model/net/new_file.hpp"
 #include "model/net/weights.hpp"
 
 namespace cairn::model {
 
+/// The files of tensors in a model directory, told apart cheaply.
+struct SourceFiles {
+  std::uint64_t hash = 0;  // of names, sizes and some hundred kilobytes of content
+  std::filesystem::file_time_type newest = std::filesystem::file_time_type::min();
+};
+
+/// Of those that a load reads (Checkpoint::files_in). Nothing when there are none. Throws
+/// LoadError.
+std::optional<SourceFiles> look_at_files(const std::string& directory);
+
 /// What the file of a model directory must have been made of.
 struct WeightsFileKey {
   kernels::WeightFormat format = kernels::WeightFormat::int8;
-  std::optional<std::uint64_t> source;  // hash_of_files; none: the model has no other files
+  std::optional<SourceFiles> source;  // none: the model has no other files
 };
-
-/// Tells the files of tensors in a directory apart, cheaply: names, sizes, times of change and some
-/// hundred kilobytes of content. Nothing when there are none. Throws LoadError.
-std::optional<std::uint64_t> hash_of_files(const std::string& directory);
 
 /// Reads with all threads, every byte checked. The error says, for the log, why the file does not
 /// serve: made of other files or by another version, damaged, truncated. Never throws LoadError.
@@ -36,9 +44,12 @@ Result<std::shared_ptr<const Weights>> read_weights_file(const std::string& path
                                                          kernels::ThreadPool& pool,
                                                          const LoadProgress& progress);
 
-/// Under a temporary name first. Returns its bytes. Throws LoadError when the system refuses.
-std::uint64_t write_weights_file(const std::string& path, const Weights& weights,
-                                 const WeightsFileKey& key, kernels::ThreadPool& pool,
-                                 const LoadProgress& progress);
+/// Writes and commits `file`. Returns its bytes. Throws LoadError when the system refuses.
+std::uint64_t write_weights_file(NewFile& file, const Weights& weights, const WeightsFileKey& key,
+                                 kernels::ThreadPool& pool, const LoadProgress& progress);
+
+/// True for files that write_weights_file began, damaged ones included where they tell what they
+/// are, and for empty ones.
+bool may_be_weights_file(const std::string& path);
 
 }  // namespace cairn::model

@@ -2,6 +2,7 @@
 // Quantised weights kept in a file for the next load.
 #include <sys/file.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 
@@ -9,6 +10,8 @@
 #include "base/failpoints.hpp"
 #include "base/log.hpp"
 #include "model/net/backend.hpp"
+#include "model/net/new_file.hpp"
+#include "model/net/safetensors.hpp"
 #include "model/net/weights.hpp"
 #include "model/net/weights_file.hpp"
 #include "tests/model/net/temp_dir.hpp"
@@ -181,8 +184,8 @@ TEST_CASE("a cache file that cannot be written costs a warning and nothing else"
 
 TEST_CASE("what a killed writer left of a cache file goes with the next write") {
   const Model model;
-  const std::string left = model.cache() + ".tmp.1";
-  const std::string held = model.cache() + ".tmp.2";
+  const std::string left = model.cache() + ".tmp.0123456789abcdef";
+  const std::string held = model.cache() + ".tmp.0000000000000001";
   const std::string other = model.cache() + ".tmp.mine";
   for (const std::string& file : {left, held, other}) std::ofstream(file) << "half of it";
   std::FILE* const writer = std::fopen(held.c_str(), "r");  // of a process that still writes
@@ -195,10 +198,102 @@ TEST_CASE("what a killed writer left of a cache file goes with the next write") 
   std::fclose(writer);
 }
 
-TEST_CASE("a directory that cannot be listed is not taken for one without files of tensors") {
+TEST_CASE("two writers of one file at once do not touch each other's: the later name wins") {
   const TempDir dir;
-  CHECK_FALSE(hash_of_files(dir.path()).has_value());
-  CHECK_THROWS_AS(hash_of_files(dir.file("none")), LoadError);
+  NewFile one(dir.file("f"));
+  NewFile two(dir.file("f"));  // of the same process, as in two containers with the same ids
+  one.write("one", 3);
+  two.write("two", 3);
+  one.commit(false);
+  CHECK(testing::read_file(dir.file("f")) == "one");
+  two.commit(false);
+  CHECK(testing::read_file(dir.file("f")) == "two");
+}
+
+TEST_CASE("a new file replaces regular files only") {
+  const TempDir dir;
+  fs::create_directory(dir.file("d"));
+  fs::create_symlink("/dev/null", dir.file("null"));
+  for (const char* name : {"d", "null"}) {
+    CHECK_THROWS_WITH(NewFile(dir.file(name)), Catch::EndsWith("it is no regular file."));
+  }
+}
+
+TEST_CASE("a place for a cache file that is of no use is told before any tensor is read") {
+  const Model model;
+  fs::create_directory(model.dir.file("d"));
+  LoadOptions options;
+  options.format = WeightFormat::int8;
+  bool read = false;
+  options.progress = [&](std::uint64_t, std::uint64_t) { read = true; };
+  const auto refused = [&](const std::string& file, const char* why) {
+    INFO(file);
+    options.cache_file = file;
+    options.cache_needed = true;
+    CHECK_THROWS_WITH(load_weights(model.dir.path(), options), Catch::Contains(why));
+    CHECK_THROWS_WITH(write_weights_cache(model.dir.path(), options), Catch::Contains(why));
+  };
+  refused("/proc/none/int8.weights", "/proc/none/int8.weights: cannot be written: No such");
+  refused(model.dir.file("d"), "no regular file");
+  set_failpoints("model.reserve=fail");
+  refused(model.cache(), "cannot be written: No space left");
+  set_failpoints("");
+  options.cache_file = model.dir.file("model.safetensors");
+  CHECK_THROWS_WITH(write_weights_cache(model.dir.path(), options),
+                    Catch::Contains("another kind"));
+  CHECK_FALSE(read);
+  CHECK(fs::file_size(model.dir.file("model.safetensors")) > 1000);
+}
+
+TEST_CASE("a model whose files have another time of change is compared tensor by tensor") {
+  const Model model;
+  const std::string file = model.dir.file("model.safetensors");
+  load(model.dir.path(), WeightFormat::int8, model.cache());
+  const auto later = fs::last_write_time(file) + std::chrono::hours(1);
+  fs::last_write_time(file, later);  // as cp does
+  const Loaded copied = load(model.dir.path(), WeightFormat::int8, model.cache());
+  CHECK(has(copied.log, "their tensors are those it was made of"));
+  CHECK(copied.written == 0);
+  CHECK(load(model.dir.path(), WeightFormat::int8, model.cache()).log.empty());
+
+  std::string content = testing::read_file(file);
+  REQUIRE(content.size() > 300'000);  // more than is looked at where times agree
+  const std::uint64_t before = hash_of(*copied.weights);
+  const std::size_t between = content.size() / 63 * 40 + 3500;  // two of 64 samples
+  content[between] = static_cast<char>(content[between] ^ 1);
+  model.dir.write("model.safetensors", content);
+  fs::last_write_time(file, later);
+  CHECK(load(model.dir.path(), WeightFormat::int8, model.cache()).log.empty());  // what is not seen
+  fs::last_write_time(file, later + std::chrono::seconds(1));
+  const Loaded changed = load(model.dir.path(), WeightFormat::int8, model.cache());
+  CHECK(has(changed.log, "is made anew: its model's tensors are others"));
+  CHECK(hash_of(*changed.weights) != before);
+}
+
+TEST_CASE("a model is told apart by the shards that its index names, whatever they are called") {
+  const Model model;
+  std::string index = R"({"weight_map": {)";
+  const Checkpoint files = Checkpoint::open_directory(model.dir.path());
+  for (const std::string_view name : files.names()) {
+    index += (index.back() == '{' ? "\"" : ",\"") + std::string(name) + R"(": "part-1")";
+  }
+  fs::rename(model.dir.file("model.safetensors"), model.dir.file("part-1"));
+  model.dir.write("model.safetensors.index.json", index + "}}");
+  REQUIRE(load(model.dir.path(), WeightFormat::int8, model.cache()).written > 0);
+  CHECK(load(model.dir.path(), WeightFormat::int8, model.cache()).log.empty());
+  const Model other(6);
+  fs::copy(other.dir.file("model.safetensors"), model.dir.file("part-1"),
+           fs::copy_options::overwrite_existing);
+  CHECK(has(load(model.dir.path(), WeightFormat::int8, model.cache()).log, "is made anew"));
+  fs::remove(model.dir.file("part-1"));  // its index alone is no model
+  CHECK(load(model.dir.path(), WeightFormat::int8, model.cache()).log.empty());
+}
+
+TEST_CASE("a directory without files of tensors has none to tell apart") {
+  const TempDir dir;
+  CHECK_FALSE(look_at_files(dir.path()).has_value());
+  dir.write("notes.safetensors", "no file that a load would read");
+  CHECK_FALSE(look_at_files(dir.path()).has_value());
 }
 
 TEST_CASE("a cache file lies beside its model, in a directory under its own name, or nowhere") {
