@@ -54,6 +54,7 @@ engine::Fingerprint fingerprint_of(const engine::ModelBundle& bundle,
   f.tokenizer = bundle.tokenizer ? vocabulary_hash(*bundle.tokenizer) : 0;
   f.weight_format = backend.weights;
   f.kv = backend.kv;
+  f.activations = backend.activations;
   f.isa = backend.isa;
   f.device = device_kind(backend.device);
   f.gemm = backend.gemm;

@@ -51,6 +51,11 @@ void add_device_flags(CLI::App& command, EngineOptions& o) {
                      "Of the CPU: portable, avx2 or avx512 (default: the best there is)");
   command.add_option("--kv", o.kv, "Type of cached keys and values: bf16, or f32 (the CPU)")
       ->capture_default_str();
+  command
+      .add_option("--activations", o.activations,
+                  "What products with bf16 weights, and with keys and values in bf16, take: bf16, "
+                  "rounded, or fp32 (the CPU: exact factors, half as fast)")
+      ->capture_default_str();
 }
 
 void add_engine_flags(CLI::App& command, EngineFlags& flags) {

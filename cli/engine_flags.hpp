@@ -30,7 +30,7 @@ struct EngineFlags {
 };
 
 /// Adds what the model runs on and in: --device, --weights, --weights-cache, --gemm, --threads,
-/// --isa, --kv.
+/// --isa, --kv, --activations.
 /// `options` must live as long as the parser.
 void add_device_flags(CLI::App& command, EngineOptions& options);
 

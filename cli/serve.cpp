@@ -88,9 +88,9 @@ void print_start(const EngineInfo& info, const http::ServerOptions& server, std:
   std::printf("model    %s (%s)\n", info.model_name.c_str(), info.shape.c_str());
   const std::string threads =
       info.threads > 0 ? ", " + std::to_string(info.threads) + " threads" : "";
-  std::printf("device   %s, %s%s, weights %s, KV %s, GEMM %s\n", info.device.c_str(),
-              info.isa.c_str(), threads.c_str(), info.weights.c_str(), info.kv.c_str(),
-              info.gemm.c_str());
+  std::printf("device   %s, %s%s, weights %s, KV %s, activations %s, GEMM %s\n",
+              info.device.c_str(), info.isa.c_str(), threads.c_str(), info.weights.c_str(),
+              info.kv.c_str(), info.activations.c_str(), info.gemm.c_str());
   std::printf(
       "cache    %s, policy %s, scope %s: %llu tokens and no state, or %llu states and no "
       "token\n",

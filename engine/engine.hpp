@@ -45,6 +45,8 @@ struct EngineOptions {
   int threads = 0;                  // 0: physical cores
   std::string isa;                  // "": CAIRN_ISA, else the best there is
   std::string kv = "bf16";          // bf16 | f32
+  // What products with bf16 weights and a bf16 cache take: bf16, rounded | fp32 (the CPU)
+  std::string activations = "bf16";
   std::int32_t context_length = 0;  // prompt + answer; 0: the model's
   // 0: the device's default, or what goes with the other one where that is given. The CPU: 16 and
   // 512; a CUDA device: 64 and 2048.
@@ -199,7 +201,7 @@ using RequestId = std::uint64_t;
 struct EngineInfo {
   std::string model_name;
   std::string shape;  // "qwen3.5 24x1024, 0.75 B parameters"
-  std::string device, isa, weights, kv, gemm, policy, cache_scope;
+  std::string device, isa, weights, kv, activations, gemm, policy, cache_scope;
   int threads = 0;
   std::int32_t context_length = 0;
   std::int32_t vocab_size = 0;

@@ -13,7 +13,7 @@ void write_model(engine::JsonWriter& json, const EngineInfo& info) {
   json.key("name").string(info.model_name).key("shape").string(info.shape);
   json.key("device").string(info.device).key("isa").string(info.isa);
   json.key("weights").string(info.weights).key("kv").string(info.kv);
-  json.key("gemm").string(info.gemm);
+  json.key("activations").string(info.activations).key("gemm").string(info.gemm);
   json.key("threads").integer(info.threads);
   json.key("context_length").integer(info.context_length);
   json.end_object();

@@ -48,6 +48,7 @@ std::string Fingerprint::text() const {
       {"tokenizer", hex_digits(tokenizer)},
       {"weight_format", weight_format},
       {"kv", kv},
+      {"activations", activations},
       {"isa", isa},
       {"device", device},
       {"gemm", gemm},

@@ -24,6 +24,7 @@ struct Fingerprint {
   std::uint64_t tokenizer = 0;  // hash of the vocabulary and merges; 0: token ids only
   std::string weight_format;    // "bf16", "int8/128" (format and group)
   std::string kv;               // KV type
+  std::string activations;      // what products take: "bf16", "fp32"
   std::string isa;              // instruction set that the kernels were chosen for
   std::string device;           // "cpu", or the accelerator's architecture
   std::string gemm;             // which matrix kernels

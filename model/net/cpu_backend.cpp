@@ -101,6 +101,8 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
   if (weights_->format != kernels::WeightFormat::bf16) {
     quantised_memory_ =
         kernels::HugeBuffer(kernels::QuantRows::bytes(rows, deepest_input(c), weights_->format));
+  } else if (activations_ == kernels::Activations::bf16) {
+    rounded_memory_ = kernels::HugeBuffer(kernels::RoundedRows::bytes(rows, deepest_input(c)));
   }
 }
 

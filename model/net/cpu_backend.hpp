@@ -153,6 +153,7 @@ class CpuBackend final : public Backend {
   float* sin_;
   ScratchSlots attention_scratch_;
   kernels::HugeBuffer quantised_memory_;  // [tile rows] of the widest input: QuantRows
+  kernels::HugeBuffer rounded_memory_;    // the same, RoundedRows
   kernels::HugeBuffer partials_;          // of attention by ranges; grows with the context
   kernels::HugeBuffer logits_;            // [rows, vocab]; grows with the rows asked for
   std::int64_t logits_rows_ = 0;          // filled in this step

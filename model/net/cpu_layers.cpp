@@ -8,6 +8,7 @@ namespace cairn::model {
 namespace {
 
 constexpr std::int64_t kRowGrain = 4;        // rows of element-wise work worth a chunk
+constexpr std::int64_t kRoundGrain = 16;     // rows rounded to bf16 worth a chunk
 constexpr std::int64_t kQuantiseGrain = 8;   // rows rounded to integers worth a chunk
 constexpr std::int64_t kAddGrain = 1 << 14;  // elements of an addition worth a chunk
 
@@ -17,6 +18,17 @@ void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
                       std::int64_t panel_end, const float* x, std::int64_t ldx, std::int64_t rows,
                       float* y, std::int64_t ldy) {
   if (rows == 0) return;
+  if (w.format() == kernels::WeightFormat::bf16 && activations_ == kernels::Activations::bf16) {
+    const auto rounded =
+        kernels::RoundedRows::over({rounded_memory_.data(), rounded_memory_.size()}, rows, w.k());
+    split(rows, kRoundGrain, [&](std::int64_t begin, std::int64_t end) {
+      ops_.round_rows(x, ldx, begin, end, rounded);
+    });
+    split(panel_end - panel_begin, 1, [&](std::int64_t begin, std::int64_t end) {
+      ops_.gemm_rounded(w, panel_begin + begin, panel_begin + end, rounded, rows, y, ldy);
+    });
+    return;
+  }
   if (w.format() == kernels::WeightFormat::bf16) {
     split(panel_end - panel_begin, 1, [&](std::int64_t begin, std::int64_t end) {
       ops_.gemm(w, panel_begin + begin, panel_begin + end, x, ldx, rows, y, ldy);

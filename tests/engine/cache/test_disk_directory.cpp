@@ -213,12 +213,13 @@ TEST_CASE("every part of the fingerprint changes its hash, and only parts do") {
   changed([](Fingerprint& f) { ++f.tokenizer; });
   changed([](Fingerprint& f) { f.weight_format = "int8/128"; });
   changed([](Fingerprint& f) { f.kv = "f32"; });
+  changed([](Fingerprint& f) { f.activations = "fp32"; });
   changed([](Fingerprint& f) { f.isa = "avx2\nkv=bf16"; });
   changed([](Fingerprint& f) { f.device = "sm_90"; });
   changed([](Fingerprint& f) { f.gemm = "other"; });
   changed([](Fingerprint& f) { ++f.numerics; });
-  CHECK(texts.size() == 10);
-  CHECK(hashes.size() == 10);
+  CHECK(texts.size() == 11);
+  CHECK(hashes.size() == 11);
   CHECK(base.hash() == test_fingerprint().hash());
   CHECK(fingerprint_difference(base.text(), base.text()).empty());
 }
