@@ -163,6 +163,15 @@ double run_dot_products(Isa isa, std::int64_t rounds) {
 
 double run_bf16_dots(std::int64_t rounds) { return dots_bf16(rounds); }
 
+double run_rounded_products(Isa isa, std::int64_t rounds) {
+  return isa == Isa::avx512 && bf16_dot_preferred() ? run_bf16_dots(rounds)
+                                                    : run_multiply_adds(isa, rounds);
+}
+
+const char* rounded_product_instruction(Isa isa) {
+  return isa == Isa::avx512 && bf16_dot_preferred() ? "VDPBF16PS" : "fp32 multiply-adds";
+}
+
 const char* dot_product_instruction(Isa isa) {
   if (isa == Isa::portable) return "scalar";
   return isa == Isa::avx512 && has_vnni() ? "VPDPBUSD" : "VPMADDWD";

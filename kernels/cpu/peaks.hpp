@@ -26,4 +26,9 @@ const char* dot_product_instruction(Isa isa);
 /// bf16_dot_supported (isa.hpp).
 double run_bf16_dots(std::int64_t rounds);
 
+/// Sums of products of rounded values as the kernels of `isa` make them here (Ops::gemm_rounded):
+/// run_bf16_dots or run_multiply_adds, and the name, "VDPBF16PS" or "fp32 multiply-adds".
+double run_rounded_products(Isa isa, std::int64_t rounds);
+const char* rounded_product_instruction(Isa isa);
+
 }  // namespace cairn::kernels
