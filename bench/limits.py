@@ -80,7 +80,9 @@ def kernels(args, bars):
     # All of a pass: each product as often as the model has it.
     measured = json.loads(output_of(args, [
         args.program, "bench", "kernels", "--kernels", "gemm", "--rows", 512, "--json"]))
-    rows = [k for k in measured["kernels"] if k["shape"].startswith("int8 ")]
+    rows = [k for k in measured["kernels"] if k["shape"].startswith("int8")]
+    if not rows:
+        raise RuntimeError("no int8 product was measured")
     seconds = sum(k["microseconds"] * k["calls_a_pass"] for k in rows) / 1e6
     rate = sum(k["operations"] * k["calls_a_pass"] for k in rows) / seconds / 1e9
     peak = measured["limits"]["int8_gops"]
@@ -153,7 +155,7 @@ def accuracy(args, bars):
     table = output_of(args, [args.program, args.subject])
     print(table, end="")
     for weights, bar in PERPLEXITIES.items():
-        above = re.search(rf"^\| {weights} \| [\d.]+ \| ([+-]\d+\.\d+) %", table, re.M)
+        above = re.search(rf"^\| {weights}\S* \| [\d.]+ \| ([+-]\d+\.\d+) %", table, re.M)
         if not above:
             raise RuntimeError(f"{args.program} said nothing of {weights}")
         bars.at_most(f"perplexity of {weights} above bf16", float(above[1]), bar, "%")

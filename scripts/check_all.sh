@@ -2,14 +2,16 @@
 # What is too long or too noisy for CI: floors of speed, limits of the planner, what is promised of a running engine, all
 # rules on all recorded orders, a soak against a server that never caches. For a quiet machine. Every check runs, whatever
 # the ones before it said; a table at the end tells which missed.
-# usage: check_all.sh [--quick] [--minutes N] [--with-torch]
-#   --quick leaves out what takes more than five minutes; --minutes is the soak's time.
+# usage: check_all.sh [--quick] [--minutes N] [--with-torch] [--with-peer]
+#   --quick leaves out what takes more than five minutes and measures once what is else a median; --minutes is the soak's
+#   time. llama.cpp is compared where an earlier comparison has built it; --with-peer builds it (half an hour).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 minutes=3
 quick=
 torch=
+peer=
 while [ $# -gt 0 ]; do
   case "$1" in
     --quick) quick=1 ;;
@@ -22,12 +24,13 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     --with-torch) torch=1 ;;
+    --with-peer) peer=1 ;;
     -h | --help)
-      echo "usage: scripts/check_all.sh [--quick] [--minutes N] [--with-torch]"
+      echo "usage: scripts/check_all.sh [--quick] [--minutes N] [--with-torch] [--with-peer]"
       exit 0
       ;;
     *)
-      echo "check_all.sh: unknown argument '$1' (expected --quick, --minutes N or --with-torch)" >&2
+      echo "check_all.sh: unknown argument '$1' (expected --quick, --minutes N, --with-torch or --with-peer)" >&2
       exit 2
       ;;
   esac
@@ -37,7 +40,7 @@ done
 out=build/release
 model=build/model-0.8b
 benches=(bench_placement bench_forest_solver bench_prefix bench_planner bench_reach bench_leave_one_out
-  bench_policy_tables bench_drift bench_disk bench_live bench_paper)
+  bench_policy_tables bench_drift bench_disk bench_live bench_paper bench_accuracy bench_thread_pool)
 rows=()
 missed=0
 
@@ -90,6 +93,24 @@ if prefill < 100 or decode < 10:
 PY
 }
 
+# limits WHAT PROGRAM [SUBJECT]: noisy figures are medians of five, with --quick of one.
+limits() { python3 bench/limits.py "$@" --rounds "$([ -n "$quick" ] && echo 1 || echo 5)"; }
+
+# All of the held-out text, with --quick a part that still tells a broken format.
+perplexity() {
+  local text=tests/fixtures/demo_held_out.txt
+  if [ -n "$quick" ]; then
+    head -c 40000 "$text" >build/held_out.txt && text=build/held_out.txt
+  fi
+  limits accuracy "$out/bench/bench_accuracy" "$text"
+}
+
+overhead() { python3 bench/http_overhead.py "$out/cairn" --requests "$([ -n "$quick" ] && echo 200 || echo 1000)"; }
+
+# The peer is no part of a build.
+peer_built() { compgen -G 'build/compare_llama_cpp/native-*/built' >/dev/null; }
+compare_peer() { bench/compare_llama_cpp/run.sh --quick --check; }
+
 # For a device, which need not be here.
 gpu_check() {
   if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
@@ -113,6 +134,22 @@ check "build" build
 check "a model of the published shape, random weights" make_model
 
 check "speed of the Qwen3.5-0.8B shape (prefill of 512 at 100 tokens/s, decode at 10)" floors
+check "int8 products at 512 rows (60 % of the VNNI peak)" limits kernels "$out/cairn"
+check "decode (bytes over reads: bf16 and int8 85 %, int4 70 %)" limits decode "$out/cairn" "$model"
+long "prefill of 16,384 tokens (of the rate at 512: bf16 0.65, int8 0.45)" limits long "$out/cairn" "$model"
+check "decode beside a busy program (45 % of the quiet rate)" limits busy "$out/cairn" "$model"
+check "start to the first answer, int8 from its cache file (3 s)" limits start "$out/cairn" "$model"
+check "W1, six more questions on a document (420 tokens computed)" limits W1 "$out/cairn" "$model"
+check "W2, eight prompts that leave a document (6,300 tokens computed)" limits W2 "$out/cairn" "$model"
+check "W5, four questions at once (280 tokens computed)" limits W5 "$out/cairn" "$model"
+check "perplexity of the demo model (int8 1 %, int4 5 % above bf16)" perplexity
+check "HTTP and actors (1 ms a request, 50 us a token)" overhead
+check "thread pool (an empty job in 3 us, 1.15 x what its chunks take)" limits pool "$out/bench/bench_thread_pool"
+if [ -n "$peer" ] || peer_built; then
+  long "llama.cpp beside cairn, one round" compare_peer
+else
+  rows+=("$(printf 'left out%27s  %s' '' "llama.cpp beside cairn: not built (--with-peer)")")
+fi
 check "placement programme (100,000 depths with M = 30 under 60 ms)" "$out/bench/bench_placement"
 check "forest solver (100,000 nodes at one price under 150 ms)" "$out/bench/bench_forest_solver"
 check "prefix cache (look-up among 100,000 places under 200 us)" "$out/bench/bench_prefix"

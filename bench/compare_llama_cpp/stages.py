@@ -23,7 +23,8 @@ PEER_BEST = {
 }
 
 
-LIMITS = {"read_gbytes_per_s": "reads {} GB/s", "fma_gflops": "FMA {} GFLOP/s", "int8_gops": "VNNI {} GOP/s"}
+LIMITS = {"read_gbytes_per_s": "reads {} GB/s", "fma_gflops": "FMA {} GFLOP/s", "bf16_gflops": "VDPBF16PS {} GFLOP/s",
+          "int8_gops": "VNNI {} GOP/s"}
 
 
 def _limits(rounds):

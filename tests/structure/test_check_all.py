@@ -16,9 +16,14 @@ echo "$(basename "$0") $*" >>"$CALLS"
 case " $FAILING " in *" $(basename "$0") "*) exit 1 ;; esac
 case " $FAILING " in *" ${1:-nothing} "*) exit 2 ;; esac
 """
+SCRIPT_STUB = """import os, sys
+with open(os.environ["CALLS"], "a") as calls:
+    print("NAME", *sys.argv[1:], file=calls)
+sys.exit(1 if {*sys.argv[1:]} & {*os.environ["FAILING"].split()} else 0)
+"""
 
 
-def run(*arguments, failing="", speed=200):
+def run(*arguments, failing="", speed=200, built=()):
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         names = ["scripts/install_dependencies.sh", "path/cmake", "build/release/cairn"]
@@ -31,8 +36,18 @@ def run(*arguments, failing="", speed=200):
         shutil.copy(SCRIPT, root / "scripts")
         mutations = root / "tests" / "simt" / "mutations" / "run.py"
         mutations.parent.mkdir(parents=True)
-        for name, script in ("soak", root / "scripts" / "soak.py"), ("mutations", mutations):
-            script.write_text(f"import sys\nprint('{name}', sys.argv[1:])\n")
+        scripts = {"soak": root / "scripts" / "soak.py", "mutations": mutations, "limits": root / "bench" / "limits.py",
+                   "overhead": root / "bench" / "http_overhead.py"}
+        for name, script in scripts.items():
+            script.parent.mkdir(exist_ok=True)
+            script.write_text(SCRIPT_STUB.replace("NAME", name))
+        for path in ("tests/fixtures/demo_held_out.txt", *built):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text("")
+        run_peer = root / "bench" / "compare_llama_cpp" / "run.sh"
+        run_peer.parent.mkdir()
+        run_peer.write_text(STUB)
+        run_peer.chmod(0o755)
         environment = os.environ | {
             "CALLS": str(root / "calls"), "FAILING": failing, "SPEED": str(speed),
             "PATH": f"{root / 'path'}:{os.environ['PATH']}"}
@@ -44,28 +59,37 @@ def run(*arguments, failing="", speed=200):
 
 class CheckAll(unittest.TestCase):
     def test_every_program_runs_and_nothing_is_missed(self):
-        done, calls = run("--minutes", "1")
+        done, calls = run("--minutes", "1", "--with-peer")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("run.sh --quick --check", calls)
         for program in PROGRAMS:
             self.assertIn(f"bench_{program}", calls)
         for measure in ("chat", "copies", "solve", "document"):
             self.assertIn(f"bench_live {measure} --model", calls)
+        for check in ("kernels", "decode", "long", "busy", "start", "W1", "W2", "W5", "accuracy", "pool"):
+            self.assertIn(f"limits {check} build/release/", calls)
+        self.assertIn("overhead build/release/cairn --requests 1000", calls)
         self.assertIn("no check missed", done.stdout)
         self.assertNotIn("MISSED", done.stdout)
 
     def test_a_miss_stops_nothing_and_is_told_at_the_end(self):
-        done, calls = run("--minutes", "1", failing="bench_placement solve")
+        done, calls = run("--minutes", "1", failing="bench_placement solve W2",
+                          built=("build/compare_llama_cpp/native-1/built",))
         self.assertEqual(done.returncode, 1)
+        self.assertIn("run.sh --quick --check", calls)
         self.assertIn("bench_leave_one_out", calls)
         summary = done.stdout[done.stdout.index("== summary"):]
-        self.assertEqual(summary.count("MISSED"), 2)
+        self.assertEqual(summary.count("MISSED"), 3)
+        self.assertRegex(summary, r"MISSED .*W2, .*\(status 1\)")
         self.assertRegex(summary, r"MISSED .*placement programme.*\(status 1\)")
         self.assertRegex(summary, r"MISSED .*decoding beside a solver.*\(status 2\)")
         self.assertRegex(summary, r"met .*prefix cache")
 
     def test_a_speed_below_the_floor_is_missed(self):
-        done, _ = run("--minutes", "1", speed=99)
+        done, calls = run("--minutes", "1", speed=99)
         self.assertEqual(done.returncode, 1)
+        self.assertNotIn("run.sh", calls)
+        self.assertRegex(done.stdout, r"left out .*llama.cpp beside cairn: not built")
         self.assertRegex(done.stdout, r"MISSED .*speed of the Qwen3.5-0.8B shape")
 
     def test_quick_leaves_out_what_is_long_and_says_so(self):
@@ -73,6 +97,9 @@ class CheckAll(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotRegex(calls, r"(?m)^bench_reach")
         self.assertNotIn("wallclock", calls)
+        self.assertNotIn("limits long", calls)
+        self.assertIn("limits decode build/release/cairn build/model-0.8b --rounds 1", calls)
+        self.assertIn("limits accuracy build/release/bench/bench_accuracy build/held_out.txt", calls)
         self.assertRegex(done.stdout, r"left out .*the default rule against all others")
         self.assertIn("bench_live document", calls)
 
