@@ -15,10 +15,8 @@ std::vector<Tokens> one_of(const WorkloadOptions& workload, Kind kind) {
   alone.weights[static_cast<std::size_t>(kind)] = 1;
   alone.conversations = alone.documents = 1;
   Workload requests(alone);
-  std::vector<Tokens> asked;
-  for (std::int32_t i = 0; i < (kind == Kind::chat ? workload.turns : 1); ++i) {
-    asked.push_back(requests.next().tokens);
-  }
+  std::vector<Tokens> asked(static_cast<std::size_t>(kind == Kind::chat ? workload.turns : 1));
+  for (Tokens& each : asked) each = requests.next().tokens;
   return asked;
 }
 
