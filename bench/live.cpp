@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/json_text.hpp"
 #include "bench/live/chat.hpp"
 #include "bench/live/copies.hpp"
 #include "bench/live/document.hpp"
 #include "bench/live/solve.hpp"
-#include "engine/request/json_text.hpp"
 
 using namespace cairn;
 using namespace cairn::bench;
@@ -122,7 +122,7 @@ double load_average() {
 
 int run(const Arguments& a) {
   const double load_before = load_average();
-  engine::JsonWriter json;
+  JsonWriter json;
   json.begin_object().key("measures").begin_object();
   int missed = 0;
   bool known = false;

@@ -8,11 +8,11 @@
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "base/json_text.hpp"
 #include "cli/commands.hpp"
 #include "cli/engine_flags.hpp"
 #include "cli/files.hpp"
 #include "engine/model_bundle.hpp"
-#include "engine/request/json_text.hpp"
 #include "model/demo/embedded.hpp"
 #include "model/net/config.hpp"
 #include "model/net/safetensors.hpp"
@@ -109,7 +109,7 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of(const std::string& model) {
 int tokenize(const ModelFlags& flags) {
   const auto tokenizer = tokenizer_of(flags.directory);
   const std::string text = flags.text.empty() ? read_input("-") : flags.text;
-  engine::JsonWriter json;
+  JsonWriter json;
   json.begin_array();
   for (const std::int32_t id : tokenizer->encode(text, flags.special)) json.integer(id);
   json.end_array();

@@ -11,11 +11,11 @@
 #include <mutex>
 
 #include "base/check.hpp"
+#include "base/json_text.hpp"
 #include "base/log.hpp"
 #include "cli/commands.hpp"
 #include "cli/engine_flags.hpp"
 #include "cli/signals.hpp"
-#include "engine/request/json_text.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -125,7 +125,7 @@ GenerateRequest request_for(const RunFlags& flags) {
 class Conversation {
  public:
   void add(std::string_view role, std::string_view content) {
-    engine::JsonWriter json;
+    JsonWriter json;
     json.begin_object().key("role").string(role).key("content").string(content).end_object();
     messages_ += (messages_.empty() ? "" : ",") + json.take();
   }

@@ -90,7 +90,7 @@ Reply health(const State& state) {
   const Health health = state.engine->health();
   const bool draining = state.draining;
   if (health.ready && !draining) return json_reply(R"({"status":"ok"})");
-  engine::JsonWriter json;
+  JsonWriter json;
   json.begin_object().key("status").string("unavailable").key("reason");
   json.string(draining ? "The server is shutting down." : health.reason).end_object();
   Reply reply = json_reply(json.take());
@@ -145,7 +145,7 @@ Reply drop_cache(const State& state) {
   log(LogLevel::info,
       "the cache was dropped on the admin's word: " + std::to_string(dropped->states) +
           " states in memory, " + std::to_string(dropped->disk_states) + " on disk");
-  engine::JsonWriter json;
+  JsonWriter json;
   json.begin_object().key("dropped").begin_object();
   json.key("paths").integer(dropped->paths);
   json.key("states").integer(dropped->states);

@@ -3,12 +3,12 @@
 
 #include <ctime>
 
-#include "engine/request/json_text.hpp"
+#include "base/json_text.hpp"
 
 namespace cairn::http {
 namespace {
 
-void write_model(engine::JsonWriter& json, const EngineInfo& info) {
+void write_model(JsonWriter& json, const EngineInfo& info) {
   json.key("model").begin_object();
   json.key("name").string(info.model_name).key("shape").string(info.shape);
   json.key("device").string(info.device).key("isa").string(info.isa);
@@ -19,7 +19,7 @@ void write_model(engine::JsonWriter& json, const EngineInfo& info) {
   json.end_object();
 }
 
-void write_cache(engine::JsonWriter& json, const EngineInfo& info, const EngineStats& stats) {
+void write_cache(JsonWriter& json, const EngineInfo& info, const EngineStats& stats) {
   json.key("cache").begin_object();
   json.key("policy").string(info.policy);
   json.key("scope").string(info.cache_scope);
@@ -38,7 +38,7 @@ void write_cache(engine::JsonWriter& json, const EngineInfo& info, const EngineS
 }
 
 // Tokens of predicted recompute a request, as kept and as it could be kept (metrics/metrics.hpp).
-void write_certificate(engine::JsonWriter& json, const Metrics& metrics) {
+void write_certificate(JsonWriter& json, const Metrics& metrics) {
   json.key("certificate").begin_object();
   json.key("states").number(metrics.plan_states().value());
   json.key("expected_recompute_tokens").number(metrics.plan_expected_recompute_tokens().value());
@@ -49,7 +49,7 @@ void write_certificate(engine::JsonWriter& json, const Metrics& metrics) {
   json.end_object();
 }
 
-void write_counters(engine::JsonWriter& json, const Metrics& metrics) {
+void write_counters(JsonWriter& json, const Metrics& metrics) {
   json.key("tokens").begin_object();
   json.key("prompt").number(metrics.prompt_tokens_total().value());
   json.key("generated").number(metrics.generation_tokens_total().value());
@@ -64,7 +64,7 @@ std::string status_body(const State& state) {
   const EngineInfo& info = state.engine->info();
   const EngineStats stats = state.engine->stats();
   const Health health = state.engine->health();
-  engine::JsonWriter json;
+  JsonWriter json;
   json.begin_object();
   json.key("version").string(state.options.version);
   json.key("ready").boolean(health.ready && !state.draining);

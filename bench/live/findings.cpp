@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "engine/request/json_text.hpp"
+#include "base/json_text.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -41,7 +41,7 @@ std::string to_markdown(const std::string& title, const Findings& findings) {
 }
 
 std::string to_json(const Findings& findings) {
-  engine::JsonWriter json;
+  JsonWriter json;
   json.begin_array();
   for (const Finding& f : findings) {
     json.begin_object().key("what").string(f.what).key("value").number(f.value);

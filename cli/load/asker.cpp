@@ -4,13 +4,12 @@
 #include <string_view>
 
 #include "base/json.hpp"
+#include "base/json_text.hpp"
 #include "base/sha256.hpp"
-#include "engine/request/json_text.hpp"
 
 namespace cairn::load {
 namespace {
 
-using engine::JsonWriter;
 using json::Value;
 
 void write_ids(JsonWriter& json, const Tokens& tokens) {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/json_text.hpp"
 #include "cli/load/report.hpp"
-#include "engine/request/json_text.hpp"
 
 namespace cairn::load {
 namespace {
-
-using engine::JsonWriter;
 
 void write(JsonWriter& json, const char* name, const Spread& spread) {
   json.key(name).begin_object().key("count").integer(spread.count());

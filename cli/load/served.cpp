@@ -5,7 +5,7 @@
 
 #include "base/check.hpp"
 #include "base/json.hpp"
-#include "engine/request/json_text.hpp"
+#include "base/json_text.hpp"
 #include "http/fetch.hpp"
 
 namespace cairn::load {
@@ -36,7 +36,7 @@ ServedModel Served::model() const {
 }
 
 std::optional<Tokens> Served::tokens_of(const std::string& question) const {
-  engine::JsonWriter body;
+  JsonWriter body;
   body.begin_object();
   if (question.starts_with('[')) {
     body.key("messages").raw(question);

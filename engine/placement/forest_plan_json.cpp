@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "base/json_text.hpp"
 #include "engine/placement/forest_solver.hpp"
 #include "engine/placement/plan_json.hpp"
-#include "engine/request/json_text.hpp"
 
 namespace cairn::engine {
 namespace {

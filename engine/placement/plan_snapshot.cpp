@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "base/json.hpp"
+#include "base/json_text.hpp"
 #include "engine/placement/plan_json.hpp"
-#include "engine/request/json_text.hpp"
 
 namespace cairn::engine {
 namespace {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/json.hpp"
+#include "base/json_text.hpp"
 #include "engine/placement/dp.hpp"
 #include "engine/placement/forest_plan_json.hpp"
 #include "engine/placement/plan_json.hpp"
 #include "engine/placement/spacings.hpp"
-#include "engine/request/json_text.hpp"
 
 namespace cairn::engine {
 namespace {

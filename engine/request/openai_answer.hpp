@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_text.hpp"
 #include "engine/engine.hpp"
-#include "engine/request/json_text.hpp"
 #include "engine/request/openai_parse.hpp"
 
 namespace cairn::engine::openai {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/json_text.hpp"
 #include "engine/engine.hpp"
-#include "engine/request/json_text.hpp"
 
 namespace cairn::engine::openai {
 

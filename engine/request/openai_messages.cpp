@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/json_text.hpp"
 #include "base/quote.hpp"
-#include "engine/request/json_text.hpp"
 
 namespace cairn::engine::openai {
 namespace {

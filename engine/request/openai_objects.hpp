@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_text.hpp"
 #include "base/result.hpp"
 #include "engine/engine.hpp"
-#include "engine/request/json_text.hpp"
 
 namespace cairn::engine::openai {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/bytes.hpp"
-#include "engine/request/json_text.hpp"
+#include "base/json_text.hpp"
 #include "engine/simulate/report.hpp"
 #include "engine/simulate/report_layout.hpp"
 

@@ -6,35 +6,12 @@
 #include <stdexcept>
 
 #include "base/json.hpp"
+#include "base/json_text.hpp"
 
 namespace cairn::gpu_check {
 namespace {
 
 constexpr const char* kStates[] = {"measured", "passed", "failed", "skipped"};
-
-std::string quoted_json(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(byte));
-      out += escape;
-      continue;
-    }
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
-/// Enough digits for people and machines; what is no number of JSON is null.
-std::string number(double value) {
-  if (!(value > -1e300 && value < 1e300)) return "null";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
 
 std::string text_of(const json::Value& object, const char* key) {
   const json::Value* value = object.find(key);
@@ -56,15 +33,13 @@ std::string padded(std::string text, std::size_t width) {
 }  // namespace
 
 std::string to_json(const Row& row) {
-  std::string text = "{\"part\": " + quoted_json(row.part) +
-                     ", \"name\": " + quoted_json(row.name) + ", \"state\": \"" +
-                     kStates[static_cast<int>(row.state)] + "\"";
-  if (!row.unit.empty()) {
-    text += ", \"value\": " + number(row.value) + ", \"unit\": " + quoted_json(row.unit);
-  }
-  if (row.share >= 0) text += ", \"share\": " + number(row.share);
-  if (!row.note.empty()) text += ", \"note\": " + quoted_json(row.note);
-  return text + "}";
+  JsonWriter json;
+  json.begin_object().key("part").string(row.part).key("name").string(row.name);
+  json.key("state").string(kStates[static_cast<int>(row.state)]);
+  if (!row.unit.empty()) json.key("value").number(row.value).key("unit").string(row.unit);
+  if (row.share >= 0) json.key("share").number(row.share);
+  if (!row.note.empty()) json.key("note").string(row.note);
+  return json.end_object().take();
 }
 
 std::vector<Row> read_rows(const std::string& path) {
@@ -132,12 +107,13 @@ std::string table(const std::vector<Row>& rows) {
 }
 
 std::string document(const std::vector<Row>& rows, bool dry_run, double seconds) {
-  std::string text = std::string("{\n\"dry_run\": ") + (dry_run ? "true" : "false") +
-                     ",\n\"seconds\": " + number(seconds) + ",\n\"rows\": [\n";
+  JsonWriter head;
+  head.begin_object().key("dry_run").boolean(dry_run).key("seconds").number(seconds).key("rows");
+  std::string text = head.take() + "[\n";  // a row a line, for people
   for (std::size_t i = 0; i < rows.size(); ++i) {
     text += to_json(rows[i]) + (i + 1 < rows.size() ? ",\n" : "\n");
   }
-  return text + "]\n}\n";
+  return text + "]}\n";
 }
 
 }  // namespace cairn::gpu_check

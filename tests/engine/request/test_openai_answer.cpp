@@ -350,12 +350,12 @@ TEST_CASE("error codes have the API's status, type and code") {
 
 TEST_CASE("JSON text is always UTF-8 and numbers read back") {
   std::string out;
-  engine::append_json_string(out, "a\xFF\x01\"\\\n\xE2\x82\xAC\xE2\x82");
+  append_json_string(out, "a\xFF\x01\"\\\n\xE2\x82\xAC\xE2\x82");
   CHECK(out == "\"a\xEF\xBF\xBD\\u0001\\\"\\\\\\n\xE2\x82\xAC\xEF\xBF\xBD\xEF\xBF\xBD\"");
-  engine::JsonWriter json;
+  JsonWriter json;
   json.begin_array().number(0.1F).number(std::nan("")).number(INFINITY).integer(-3);
   json.begin_object().key("a").boolean(true).key("b").null().end_object().end_array();
   CHECK(json.text() == "[0.1,null,9999,-3,{\"a\":true,\"b\":null}]");
-  CHECK(engine::dump_json(read(R"({"b":[1.50,{}],"a":"x\u00e9"})")) ==
+  CHECK(dump_json(read(R"({"b":[1.50,{}],"a":"x\u00e9"})")) ==
         "{\"b\":[1.50,{}],\"a\":\"x\xC3\xA9\"}");
 }

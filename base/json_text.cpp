@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/request/json_text.hpp"
+#include "base/json_text.hpp"
 
 #include <charconv>
 #include <cmath>
 
-namespace cairn::engine {
+namespace cairn {
 namespace {
 
 // Bytes of the UTF-8 character at the front of `text`; 0 when there is none.
@@ -172,4 +172,4 @@ JsonWriter& JsonWriter::raw(std::string_view json) {
   return *this;
 }
 
-}  // namespace cairn::engine
+}  // namespace cairn
