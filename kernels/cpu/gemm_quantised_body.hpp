@@ -25,6 +25,7 @@ struct QuantTile {
   float* y = nullptr;  // [rows, ldy], 64 columns
   std::int64_t ldy = 0;
   bool resume = false;  // y holds the sum of the groups before
+  bool alone = false;   // the only block: its weights come from memory as it goes
   // What is multiplied next, or null: this block fetches the first half of each 256 bytes of it.
   const std::byte* ahead = nullptr;
 };
@@ -77,6 +78,7 @@ struct GemmQuantised {
       t.ld_groups = x.groups;
       t.ldy = ldy;
       t.resume = g > 0;
+      t.alone = blocks == 1;
       const std::byte* next = t.w + static_cast<std::size_t>(t.groups) * group_bytes(kFormat);
       for (std::int64_t b = 0; b < blocks; ++b) {
         const std::int64_t begin = rows * b / blocks;

@@ -162,7 +162,7 @@ void CpuBackend::run_attention(const LayerWeights& layer, std::int32_t index, Ti
   if (keys_first) {
     // Rows whose logits nobody reads owe the future their keys and values, nothing else.
     gemm(layer.in, query_columns / kernels::kPanelColumns, layer.in.panels(), normed_, ld_hidden_,
-         tile.rows, wide_, ld_wide_);
+         tile.rows, wide_, ld_wide_, Made::rounded);
     split(tile.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
       for_rows(tile, begin, end, [&](const TilePart& part, std::int64_t row) {
         store_keys(layer, offset, part, row);
@@ -170,9 +170,10 @@ void CpuBackend::run_attention(const LayerWeights& layer, std::int32_t index, Ti
     });
     keep_read_rows(tile);
     if (tile.rows == 0) return;
-    gemm(layer.in, 0, query_panels, normed_, ld_hidden_, tile.rows, wide_, ld_wide_);
+    // Rows moved: what was made for them is elsewhere.
+    gemm(layer.in, 0, query_panels, normed_, ld_hidden_, tile.rows, wide_, ld_wide_, Made::plain);
   } else {
-    gemm(layer.in, normed_, ld_hidden_, tile.rows, wide_, ld_wide_);
+    gemm(layer.in, normed_, ld_hidden_, tile.rows, wide_, ld_wide_, Made::rounded);
   }
   split(tile.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     for_rows(tile, begin, end, [&](const TilePart& part, std::int64_t row) {

@@ -109,8 +109,11 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
 MemoryLayout CpuBackend::layout() const { return memory_layout(config(), kv_type()); }
 
 BackendInfo CpuBackend::info() const {
-  return {"cpu", kernels::to_string(ops_.isa), format_name(weights_->format),
-          kv_type() == KvType::bf16 ? "bf16" : "f32", pool_.threads(),
+  return {"cpu",
+          kernels::to_string(ops_.isa),
+          format_name(weights_->format),
+          kv_type() == KvType::bf16 ? "bf16" : "f32",
+          pool_.threads(),
           kernels::to_string(activations_)};
 }
 
@@ -207,10 +210,10 @@ void CpuBackend::run_tile(Tile& tile) {
   begin_tile(tile);
   std::int32_t recurrent = 0;
   std::int32_t full = 0;
+  norm_rows(weights_->layers.front().input_norm, tile.rows);
   for (std::size_t i = 0; i < weights_->layers.size() && tile.rows > 0; ++i) {
     const LayerWeights& layer = weights_->layers[i];
     const bool last = i + 1 == weights_->layers.size();
-    norm_rows(layer.input_norm, tile.rows);
     if (layer.kind == LayerKind::full_attention) {
       run_attention(layer, full++, tile, last);
     } else {
@@ -218,8 +221,13 @@ void CpuBackend::run_tile(Tile& tile) {
     }
     if (tile.rows == 0) return;
     gemm(layer.out, mixed_, ld_mixed_, tile.rows, output_, ld_hidden_);
-    add_output(tile.rows);
+    add_and_norm(layer.post_norm, tile.rows);
     run_mlp(layer, tile);
+    if (last) {
+      add_output(tile.rows);
+    } else {
+      add_and_norm(weights_->layers[i + 1].input_norm, tile.rows);
+    }
     if (tap_) tap_(static_cast<std::int32_t>(i), tile, x_, ld_hidden_);
   }
   run_head(tile);
@@ -255,7 +263,7 @@ void CpuBackend::run_head(const Tile& tile) {
   const std::int64_t vocab = config().vocab_size;
   norm_rows(weights_->final_norm, read.rows);
   gemm(weights_->head, normed_, ld_hidden_, read.rows, floats(logits_) + logits_rows_ * vocab,
-       vocab);
+       vocab, Made::rounded);
   logits_rows_ += read.rows;
 }
 

@@ -93,16 +93,24 @@ class CpuBackend final : public Backend {
   void keep_read_rows(Tile& tile);
 
   // cpu_layers.cpp: parallel forms of the kernels, on rows of a tile. Integer weights take x
-  // rounded to integers, which is done once for all panels.
+  // rounded to integers, once for all panels: by gemm, or (Made::rounded) before, by the job that
+  // made the same rows, while its cache held them.
+  enum class Made : std::uint8_t { plain, rounded };
   void gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
-            const float* x, std::int64_t ldx, std::int64_t rows, float* y, std::int64_t ldy);
+            const float* x, std::int64_t ldx, std::int64_t rows, float* y, std::int64_t ldy,
+            Made made);
   void gemm(const kernels::PackedMatrix& w, const float* x, std::int64_t ldx, std::int64_t rows,
-            float* y, std::int64_t ldy) {
-    gemm(w, 0, w.panels(), x, ldx, rows, y, ldy);
+            float* y, std::int64_t ldy, Made made = Made::plain) {
+    gemm(w, 0, w.panels(), x, ldx, rows, y, ldy, made);
   }
-  void norm_rows(const std::vector<float>& w, std::int64_t rows);  // x -> normed
-  void add_output(std::int64_t rows);                              // x += output
-  void run_mlp(const LayerWeights& layer, const Tile& tile);
+  kernels::QuantRows quantised_rows(std::int64_t rows, std::int64_t k);
+  // make(r) for each row, which fills row r of x [rows, ldx], k values; ready for Made::rounded.
+  template <class Make>
+  void make_rows(std::int64_t rows, const float* x, std::int64_t ldx, std::int64_t k, Make&& make);
+  void norm_rows(const std::vector<float>& w, std::int64_t rows);     // x -> normed
+  void add_and_norm(const std::vector<float>& w, std::int64_t rows);  // x += output; x -> normed
+  void add_output(std::int64_t rows);                                 // x += output
+  void run_mlp(const LayerWeights& layer, const Tile& tile);          // normed -> output
   // fn(begin, end) over [0, n), at least `grain` at a time; on this thread alone when that is all.
   template <class F>
   void split(std::int64_t n, std::int64_t grain, F&& fn);

@@ -10,13 +10,15 @@ namespace {
 constexpr std::int64_t kRowGrain = 4;        // rows of element-wise work worth a chunk
 constexpr std::int64_t kRoundGrain = 16;     // rows rounded to bf16 worth a chunk
 constexpr std::int64_t kQuantiseGrain = 8;   // rows rounded to integers worth a chunk
+constexpr std::int64_t kSinglePanels = 16;   // rows that make one panel worth a chunk
+constexpr std::int64_t kHalfRows = 48;       // rows that make one panel worth two
 constexpr std::int64_t kAddGrain = 1 << 14;  // elements of an addition worth a chunk
 
 }  // namespace
 
 void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
                       std::int64_t panel_end, const float* x, std::int64_t ldx, std::int64_t rows,
-                      float* y, std::int64_t ldy) {
+                      float* y, std::int64_t ldy, Made made) {
   if (rows == 0) return;
   if (w.format() == kernels::WeightFormat::bf16 && activations_ == kernels::Activations::bf16) {
     const auto rounded =
@@ -35,20 +37,62 @@ void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
     });
     return;
   }
-  const auto quantised = kernels::QuantRows::over(
-      {quantised_memory_.data(), quantised_memory_.size()}, rows, w.k(), w.format());
-  split(rows, kQuantiseGrain, [&](std::int64_t begin, std::int64_t end) {
-    ops_.quantise_rows(x, ldx, begin, end, quantised);
+  const kernels::QuantRows quantised = quantised_rows(rows, w.k());
+  if (made == Made::plain) {
+    split(rows, kQuantiseGrain, [&](std::int64_t begin, std::int64_t end) {
+      ops_.quantise_rows(x, ldx, begin, end, quantised);
+    });
+  }
+  const std::int64_t panels = panel_end - panel_begin;
+  if (rows < kSinglePanels) {
+    split(panels, 1, [&](std::int64_t begin, std::int64_t end) {
+      ops_.gemm_quantised(w, panel_begin + begin, panel_begin + end, quantised, 0, rows, y, ldy);
+    });
+    return;
+  }
+  // Small chunks, so that threads end together. All panels of the first rows come first: a thread
+  // that keeps to its share keeps those rows in its cache.
+  const std::int64_t parts = rows < 2 * kHalfRows ? 1 : 2;
+  pool_.run(parts * panels, [&](std::int64_t chunk) {
+    const std::int64_t panel = panel_begin + chunk % panels;
+    const std::int64_t begin = rows * (chunk / panels) / parts;
+    const std::int64_t end = rows * (chunk / panels + 1) / parts;
+    ops_.gemm_quantised(w, panel, panel + 1, quantised, begin, end - begin, y + begin * ldy, ldy);
   });
-  split(panel_end - panel_begin, 1, [&](std::int64_t begin, std::int64_t end) {
-    ops_.gemm_quantised(w, panel_begin + begin, panel_begin + end, quantised, 0, rows, y, ldy);
+}
+
+kernels::QuantRows CpuBackend::quantised_rows(std::int64_t rows, std::int64_t k) {
+  return kernels::QuantRows::over({quantised_memory_.data(), quantised_memory_.size()}, rows, k,
+                                  weights_->format);
+}
+
+template <class Make>
+void CpuBackend::make_rows(std::int64_t rows, const float* x, std::int64_t ldx, std::int64_t k,
+                           Make&& make) {
+  kernels::QuantRows quantised;
+  const bool integers = weights_->format != kernels::WeightFormat::bf16;
+  if (integers) quantised = quantised_rows(rows, k);
+  split(rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      make(r);
+      if (integers) ops_.quantise_rows(x, ldx, r, r + 1, quantised);
+    }
   });
 }
 
 void CpuBackend::norm_rows(const std::vector<float>& w, std::int64_t rows) {
-  split(rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
-    ops_.rms_norm(x_ + begin * ld_hidden_, ld_hidden_, end - begin, config().hidden_size, w.data(),
-                  config().rms_norm_eps, normed_ + begin * ld_hidden_, ld_hidden_);
+  make_rows(rows, normed_, ld_hidden_, config().hidden_size, [&](std::int64_t r) {
+    ops_.rms_norm(x_ + r * ld_hidden_, ld_hidden_, 1, config().hidden_size, w.data(),
+                  config().rms_norm_eps, normed_ + r * ld_hidden_, ld_hidden_);
+  });
+}
+
+void CpuBackend::add_and_norm(const std::vector<float>& w, std::int64_t rows) {
+  make_rows(rows, normed_, ld_hidden_, config().hidden_size, [&](std::int64_t r) {
+    float* const x = x_ + r * ld_hidden_;
+    ops_.residual_add(x, output_ + r * ld_hidden_, config().hidden_size);
+    ops_.rms_norm(x, ld_hidden_, 1, config().hidden_size, w.data(), config().rms_norm_eps,
+                  normed_ + r * ld_hidden_, ld_hidden_);
   });
 }
 
@@ -60,14 +104,12 @@ void CpuBackend::add_output(std::int64_t rows) {
 
 void CpuBackend::run_mlp(const LayerWeights& layer, const Tile& tile) {
   const std::int64_t inner = config().intermediate_size;
-  norm_rows(layer.post_norm, tile.rows);
-  gemm(layer.gate_up, normed_, ld_hidden_, tile.rows, wide_, ld_wide_);
-  split(tile.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
-    float* const gate = wide_ + begin * ld_wide_;
-    ops_.swiglu(gate, ld_wide_, gate + inner, ld_wide_, end - begin, inner, gate, ld_wide_);
+  gemm(layer.gate_up, normed_, ld_hidden_, tile.rows, wide_, ld_wide_, Made::rounded);
+  make_rows(tile.rows, wide_, ld_wide_, inner, [&](std::int64_t r) {
+    float* const gate = wide_ + r * ld_wide_;
+    ops_.swiglu(gate, ld_wide_, gate + inner, ld_wide_, 1, inner, gate, ld_wide_);
   });
-  gemm(layer.down, wide_, ld_wide_, tile.rows, output_, ld_hidden_);
-  add_output(tile.rows);
+  gemm(layer.down, wide_, ld_wide_, tile.rows, output_, ld_hidden_, Made::rounded);
 }
 
 }  // namespace cairn::model

@@ -140,7 +140,7 @@ void CpuBackend::run_recurrent(const LayerWeights& layer, std::int32_t index, co
   const auto parts = static_cast<std::int64_t>(tile.parts.size());
   const std::int64_t key_heads = c.linear_key_heads;
   const std::int64_t value_heads = c.linear_value_heads;
-  gemm(layer.in, normed_, ld_hidden_, tile.rows, wide_, ld_wide_);
+  gemm(layer.in, normed_, ld_hidden_, tile.rows, wide_, ld_wide_, Made::rounded);
   run_gates(layer, tile);
   if (parts * key_heads >= 2 * pool_.threads()) {
     // One job: what the convolution leaves is still in the cache when the recurrence reads it.
