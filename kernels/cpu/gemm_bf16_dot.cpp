@@ -27,9 +27,9 @@ void shared::round_rows_bf16(const float* x, std::int64_t ldx, std::int64_t row_
 }
 
 void shared::gemm_rounded_bf16(const PackedMatrix& w, std::int64_t panel_begin,
-                               std::int64_t panel_end, const RoundedRows& x, std::int64_t rows,
-                               float* y, std::int64_t ldy) {
-  Gemm<Bf16DotTile>::rounded(w, panel_begin, panel_end, x, rows, y, ldy);
+                               std::int64_t panel_end, const RoundedRows& x, std::int64_t row_begin,
+                               std::int64_t rows, float* y, std::int64_t ldy) {
+  Gemm<Bf16DotTile>::rounded(w, panel_begin, panel_end, x, row_begin, rows, y, ldy);
 }
 
 }  // namespace cairn::kernels

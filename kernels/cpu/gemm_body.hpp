@@ -155,10 +155,11 @@ struct Gemm {
 
   /// Ops::gemm_rounded.
   static void rounded(const PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
-                      const RoundedRows& x, std::int64_t rows, float* y, std::int64_t ldy) {
+                      const RoundedRows& x, std::int64_t row_begin, std::int64_t rows, float* y,
+                      std::int64_t ldy) {
     const FlushDenormals flush;
-    run(w, (w.k() + 1) / 2 * 2, panel_begin, panel_end, reinterpret_cast<const Value*>(x.data),
-        x.ld, rows, y, ldy);
+    run(w, (w.k() + 1) / 2 * 2, panel_begin, panel_end,
+        reinterpret_cast<const Value*>(x.data) + row_begin * x.ld, x.ld, rows, y, ldy);
   }
 };
 

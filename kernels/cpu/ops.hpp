@@ -131,10 +131,11 @@ struct Ops {
                      std::int64_t ldx, std::int64_t row_begin, std::int64_t row_end,
                      const RoundedRows& to);
 
-  /// gemm on rounded rows, with denormals taken for zero and made zero. Split as gemm.
+  /// gemm on rows [row_begin, row_begin + rows) of rounded ones, with denormals taken for zero and
+  /// made zero. Split as gemm.
   void (*gemm_rounded)(const PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
-                       const RoundedRows& x, std::int64_t rows,
-                       float* y,  // [rows, ldy] fp32, n values each
+                       const RoundedRows& x, std::int64_t row_begin, std::int64_t rows,
+                       float* y,  // [rows, ldy] fp32, n values each; row 0 is row_begin of x
                        std::int64_t ldy);
 
   /// Rows [row_begin, row_end) of x as QuantRows describes it: the k values of each, into the same

@@ -35,7 +35,8 @@ void gemm_quantised_vnni(const PackedMatrix& w, std::int64_t panel_begin, std::i
 void round_rows_bf16(const float* x, std::int64_t ldx, std::int64_t row_begin, std::int64_t row_end,
                      const RoundedRows& to);
 void gemm_rounded_bf16(const PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
-                       const RoundedRows& x, std::int64_t rows, float* y, std::int64_t ldy);
+                       const RoundedRows& x, std::int64_t row_begin, std::int64_t rows, float* y,
+                       std::int64_t ldy);
 
 /// Ops::attention and Ops::attention_range where AVX-512 has BF16.
 void attention_dot(const AttentionArgs& args);

@@ -27,7 +27,7 @@ void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
       ops_.round_rows(x, ldx, begin, end, rounded);
     });
     split(panel_end - panel_begin, 1, [&](std::int64_t begin, std::int64_t end) {
-      ops_.gemm_rounded(w, panel_begin + begin, panel_begin + end, rounded, rows, y, ldy);
+      ops_.gemm_rounded(w, panel_begin + begin, panel_begin + end, rounded, 0, rows, y, ldy);
     });
     return;
   }

@@ -55,7 +55,7 @@ Floats multiply_rounded(const Ops& o, const PackedMatrix& w, const Floats& x, st
   o.round_rows(x.data(), w.k(), 0, rows / 2, to);
   o.round_rows(x.data(), w.k(), rows / 2, rows, to);
   Floats y(static_cast<std::size_t>(rows * w.n()));
-  o.gemm_rounded(w, 0, w.panels(), to, rows, y.data(), w.n());
+  o.gemm_rounded(w, 0, w.panels(), to, 0, rows, y.data(), w.n());
   return y;
 }
 
