@@ -94,7 +94,9 @@ void add_workload_flags(CLI::App& command, ServeBenchFlags& flags) {
       .add_flag("--chat-ids", flags.chat_ids,
                 "Conversations as token ids, for models without a tokenizer")
       ->excludes(text);
-  command.add_option("--seed", w.seed, "Of prompts and arrivals")->capture_default_str();
+  command.add_option("--seed", w.seed, "Of prompts and arrivals")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
 }
 
 void add_run_flags(CLI::App& command, ServeBenchFlags& flags) {

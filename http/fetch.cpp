@@ -8,6 +8,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -55,6 +56,21 @@ asio::awaitable<Response> ask(Address to, FetchOptions options) {
   co_return parser.release();
 }
 
+/// The start of what came, as part of a sentence.
+std::string one_line(const std::string& body) {
+  constexpr std::size_t kMost = 200;
+  std::string out;
+  for (const char c : body.substr(0, kMost)) {
+    const bool blank = c >= '\0' && c <= ' ';
+    if (!blank) {
+      out += c;
+    } else if (!out.empty() && out.back() != ' ') {
+      out += ' ';
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<std::string> fetch(const std::string& url, const FetchOptions& options) {
@@ -77,12 +93,15 @@ Result<std::string> fetch(const std::string& url, const FetchOptions& options) {
   try {
     if (failure) std::rethrow_exception(failure);
   } catch (const boost::system::system_error& error) {
+    if (error.code() == beast::http::error::bad_version) {
+      return Error{ErrorCode::unavailable, url + ": what answers does not speak HTTP", "url"};
+    }
     return Error{ErrorCode::unavailable, url + ": " + error.code().message(), "url"};
   }
   if (response->result() != beast::http::status::ok) {
     return Error{ErrorCode::unavailable,
                  url + " answered " + std::to_string(response->result_int()) + ": " +
-                     response->body().substr(0, 300),
+                     one_line(response->body()),
                  "url"};
   }
   return std::move(response->body());

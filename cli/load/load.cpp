@@ -27,6 +27,9 @@ class Load {
         repeats_(options.memory_bytes / kShares / kRepeatBytes) {}
 
   Report operator()() {
+    auto client = http::Client::open(options_.url, {options_.api_key});
+    if (!client) throw LoadError(client.error().message);
+    client_ = client.take();
     const ServedModel model = server_.model();
     workload_options_ = options_.workload;
     std::int32_t& vocabulary = workload_options_.vocabulary;
@@ -44,9 +47,6 @@ class Load {
                       " tokens do not fit the server's context of " +
                       std::to_string(model.context));
     }
-    auto client = http::Client::open(options_.url, {options_.api_key});
-    if (!client) throw LoadError(client.error().message);
-    client_ = client.take();
     AskOptions ask = options_.ask;
     ask.model = model.id;
     asker_.emplace(std::move(ask));

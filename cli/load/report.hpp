@@ -74,6 +74,8 @@ struct Report {
 std::string report_json(const Report& report, bool each);
 /// Sentences on what in it is not exact, each with a line end; "" when all is.
 std::string exactness(const Report& report);
+/// How long a pass took, its rates and how busy the server was.
+std::string summary(const Pass& pass);
 /// For a terminal.
 std::string report_text(const Report& report);
 /// One HTML page that needs nothing else.

@@ -186,8 +186,9 @@ std::string report_html(const Report& report) {
     out += "</p>\n";
   }
   for (const Pass& pass : report.passes) {
-    out += "<h2>Figures, " + pass.name + ": " + fixed(pass.seconds, 2) + " s" +
-           (pass.dropped ? ", the cache dropped before" : "") + "</h2>\n";
+    out += "<h2>Figures, " + pass.name + "</h2>\n<p>";
+    engine::append_markup(out, summary(pass));
+    out += "</p>\n";
     table(out, pass);
   }
   out += "<h2>Latency</h2>\n" + within(report, "Time to the first token", &Group::first_ms) +

@@ -68,26 +68,30 @@ std::string exactness(const Report& report) {
   return out;
 }
 
+std::string summary(const Pass& pass) {
+  const double seconds = std::max(pass.seconds, 1e-9);
+  const Group* all = pass.groups.empty() ? nullptr : &pass.groups.front();
+  std::string out = pass.name + (pass.dropped ? ", the cache dropped before" : "");
+  print(out, ": %.2f s", pass.seconds);
+  if (all) {
+    print(out, ", %.2f requests/s", static_cast<double>(all->answered) / seconds);
+    const auto rate = [&](const std::optional<std::int64_t>& tokens, const char* of) {
+      if (tokens) print(out, ", %.1f %s tokens/s", static_cast<double>(*tokens) / seconds, of);
+    };
+    rate(all->answer_tokens, "answer");
+    rate(all->prompt_tokens, "prompt");
+  }
+  if (pass.busy_seconds() > 0) {
+    print(out, "; the server's model busy %.1f %%", 100 * pass.busy_seconds() / seconds);
+  }
+  return out;
+}
+
 std::string report_text(const Report& report) {
   std::string out;
   out += "server: " + report.server + ", model: " + report.model + "\n";
   for (const Pass& pass : report.passes) {
-    const double seconds = std::max(pass.seconds, 1e-9);
-    const Group* all = pass.groups.empty() ? nullptr : &pass.groups.front();
-    print(out, "\n%s%s: %.2f s", pass.name.c_str(),
-          pass.dropped ? ", the cache dropped before" : "", pass.seconds);
-    if (all) {
-      print(out, ", %.2f requests/s", static_cast<double>(all->answered) / seconds);
-      const auto rate = [&](const std::optional<std::int64_t>& tokens, const char* of) {
-        if (tokens) print(out, ", %.1f %s tokens/s", static_cast<double>(*tokens) / seconds, of);
-      };
-      rate(all->answer_tokens, "answer");
-      rate(all->prompt_tokens, "prompt");
-    }
-    if (pass.busy_seconds() > 0) {
-      print(out, "; the server's model busy %.1f %%", 100 * pass.busy_seconds() / seconds);
-    }
-    out += "\n";
+    out += "\n" + summary(pass) + "\n";
     for (const Group& group : pass.groups) print(out, group);
   }
   print(out, "\n%lld answers compared with earlier ones to the same prompt, %lld differ\n",

@@ -49,7 +49,9 @@ TEST_CASE("a body is posted") {
 
 TEST_CASE("what is not there, not reached, too large or no URL is an error in one sentence") {
   Serving s;
-  CHECK_THAT(http::fetch(url_of(s, "/typo")).error().message, Catch::Contains("answered 404"));
+  const std::string typo = http::fetch(url_of(s, "/typo")).error().message;
+  CHECK_THAT(typo, Catch::Contains("answered 404"));
+  CHECK(typo.find('\n') == std::string::npos);
   http::FetchOptions small;
   small.max_body_bytes = 3;
   CHECK(http::fetch(url_of(s, "/v1/models"), small).error().code == ErrorCode::unavailable);

@@ -152,6 +152,7 @@ TEST_CASE("the report is JSON, text and a page that is well-formed") {
   CHECK_THAT(text, Catch::Contains("not complete: interrupted"));
 
   const std::string page = report_html(report);
+  CHECK_THAT(page, Catch::Contains("1.00 requests/s") && Catch::Contains("busy 37.5 %"));
   CHECK(testing::markup_problem(page.substr(page.find("<html"))) == "");
   std::size_t charts = 0;
   for (auto at = page.find("<svg"); at != std::string::npos; at = page.find("<svg", at + 1))
