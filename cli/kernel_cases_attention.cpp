@@ -83,20 +83,19 @@ class AttentionBench {
   std::int64_t range_floats() const {
     return group_ * kernels::attention_partial_size(layout_.head_dim);
   }
-  /// A work area of this chunk's own.
-  float* scratch(std::int64_t chunk, std::int64_t floats) {
-    return reinterpret_cast<float*>(scratch_.data()) + chunk * floats;
-  }
-  void reserve(std::int64_t floats) {
+  static float* reserve(kernels::HugeBuffer& buffer, std::int64_t floats) {
     const auto bytes = static_cast<std::size_t>(floats) * sizeof(float);
-    if (scratch_.size() < bytes) scratch_ = kernels::HugeBuffer(bytes);
+    if (buffer.size() < bytes) buffer = kernels::HugeBuffer(bytes);
+    return reinterpret_cast<float*>(buffer.data());
+  }
+  /// The thread's work area, which stays in its caches from one chunk to the next.
+  float* scratch(std::int64_t rows) const {
+    thread_local kernels::HugeBuffer area;
+    return reserve(area, kernels::attention_scratch(rows, group_, layout_.head_dim));
   }
 
   void chunk(std::int64_t round, std::int64_t context, std::int64_t rows) {
-    const std::int64_t floats =
-        (kernels::attention_scratch(kChunkRows, group_, layout_.head_dim) + 15) / 16 * 16;
     const std::int64_t chunks = (rows + kChunkRows - 1) / kChunkRows * layout_.kv_heads;
-    reserve(chunks * floats);
     on_.pool.run(chunks, [&](std::int64_t i) {
       const std::int64_t row = i / layout_.kv_heads * kChunkRows;
       const std::int64_t head = i % layout_.kv_heads;
@@ -105,7 +104,7 @@ class AttentionBench {
       a.position = context - rows + row;
       a.q += row * width_;
       a.o = o_.data() + row * width_ + head * group_ * layout_.head_dim;
-      a.scratch = scratch(i, floats);
+      a.scratch = scratch(a.rows);
       on_.ops.attention(a);
     });
   }
@@ -113,13 +112,10 @@ class AttentionBench {
   void one_row(std::int64_t round, std::int64_t context) {
     const std::int64_t ranges = (context - 1) / kernels::kAttentionRange + 1;
     const std::int64_t all = ranges * layout_.kv_heads;
-    const std::int64_t floats =
-        (kernels::attention_scratch(1, group_, layout_.head_dim) + 15) / 16 * 16;
-    reserve(all * (range_floats() + floats));
-    float* const partials = scratch(all, floats);
+    float* const partials = reserve(partials_, all * range_floats());
     on_.pool.run(all, [&](std::int64_t i) {
       kernels::AttentionArgs a = args(round, context, i / ranges);
-      a.scratch = scratch(i, floats);
+      a.scratch = scratch(1);
       on_.ops.attention_range(a, i % ranges, partials + i * range_floats());
     });
     on_.pool.run(layout_.kv_heads, [&](std::int64_t head) {
@@ -134,7 +130,7 @@ class AttentionBench {
   std::int32_t group_;
   std::int64_t width_;  // of a row of queries
   std::int64_t copies_ = 1;
-  kernels::HugeBuffer memory_, scratch_;
+  kernels::HugeBuffer memory_, partials_;
   std::vector<const std::byte*> blocks_;
   std::vector<float> q_, o_;
 };
