@@ -128,6 +128,7 @@ struct Client::Impl {
   std::thread thread;
 
   asio::awaitable<ClientAnswer> exchange(ClientRequest request);
+  asio::awaitable<bool> connect(Stream& stream, ClientAnswer& answer);
   asio::awaitable<bool> send(Stream& stream, const ClientRequest& request, ClientAnswer& answer);
   asio::awaitable<bool> receive(Stream& stream, ClientAnswer& answer);
   asio::awaitable<bool> read_body(Stream& stream, beast::flat_buffer& buffer, Parser& parser,
@@ -194,6 +195,27 @@ asio::awaitable<bool> Client::Impl::receive(Stream& stream, ClientAnswer& answer
       buffer.size() == 0;
 }
 
+// Asio's own walk through the places takes a socket that could not be opened for a cancelled one.
+asio::awaitable<bool> Client::Impl::connect(Stream& stream, ClientAnswer& answer) {
+  error_code error = asio::error::host_not_found;
+  for (const auto& place : places) {
+    error_code ignored;
+    stream.socket().close(ignored);
+    stream.socket().open(place.endpoint().protocol(), error);
+    if (!error) {
+      co_await stream.async_connect(place.endpoint(),
+                                    asio::redirect_error(asio::use_awaitable, error));
+    }
+    if (!error || connect_failure_of(error) != ClientFailure::connect) break;
+  }
+  if (error) {
+    fail(answer, connect_failure_of(error), error);
+    co_return false;
+  }
+  stream.socket().set_option(asio::ip::tcp::no_delay(true), error);
+  co_return true;
+}
+
 asio::awaitable<ClientAnswer> Client::Impl::exchange(ClientRequest request) {
   for (;;) {
     ClientAnswer answer;
@@ -209,14 +231,7 @@ asio::awaitable<ClientAnswer> Client::Impl::exchange(ClientRequest request) {
     stream->expires_after(request.timeout);
     bool keep = false, connected = reused;
     if (!reused && !cancelled) {
-      error_code error;
-      co_await stream->async_connect(places, asio::redirect_error(asio::use_awaitable, error));
-      connected = !error;
-      if (error) {
-        fail(answer, connect_failure_of(error), error);
-      } else {
-        stream->socket().set_option(asio::ip::tcp::no_delay(true), error);
-      }
+      connected = co_await connect(*stream, answer);
     }
     if (connected && !cancelled && co_await send(*stream, request, answer)) {
       keep = co_await receive(*stream, answer);

@@ -144,11 +144,23 @@ TEST_CASE("a connection that the server closed while idle is replaced unseen") {
 
 TEST_CASE("a client without descriptors does not take it for a server that is not there") {
   Serving s;
-  const auto client = http::Client::open(url_of(s)).take();
-  const NoDescriptors none;
-  const auto answer = post(*client, kStream).get();
-  CHECK(answer.failure == http::ClientFailure::local);
-  CHECK_THAT(answer.message, Catch::Contains("open files"));
+  s.engine->set_script([](FakeRun& run) {
+    run.started();
+    run.wait_cancelled(std::chrono::seconds(10));
+  });
+  for (const bool connected : {false, true}) {
+    const auto client = http::Client::open(url_of(s)).take();
+    std::future<http::ClientAnswer> first;
+    if (connected) {
+      const std::size_t before = s.engine->requests().size();
+      first = post(*client, kStream);
+      while (s.engine->requests().size() == before) std::this_thread::yield();
+    }
+    const NoDescriptors none;
+    const auto answer = post(*client, kStream).get();
+    CHECK(answer.failure == http::ClientFailure::local);
+    CHECK_THAT(answer.message, Catch::Contains("open files"));
+  }
 }
 
 TEST_CASE("a URL that is none is refused before anything is sent") {
