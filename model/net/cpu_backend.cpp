@@ -99,7 +99,7 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
   sin_ = take(sin_memory_, pairs);
   rope_frequency_ = c.rope_frequencies();
   if (weights_->format != kernels::WeightFormat::bf16) {
-    quantised_memory_ =
+    rounded_memory_ =
         kernels::HugeBuffer(kernels::QuantRows::bytes(rows, deepest_input(c), weights_->format));
   } else if (activations_ == kernels::Activations::bf16) {
     rounded_memory_ = kernels::HugeBuffer(kernels::RoundedRows::bytes(rows, deepest_input(c)));

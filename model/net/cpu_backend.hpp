@@ -92,9 +92,9 @@ class CpuBackend final : public Backend {
   // Keeps only the rows that somebody reads; moves them, and the normed ones, together.
   void keep_read_rows(Tile& tile);
 
-  // cpu_layers.cpp: parallel forms of the kernels, on rows of a tile. Integer weights take x
-  // rounded to integers, once for all panels: by gemm, or (Made::rounded) before, by the job that
-  // made the same rows, while its cache held them.
+  // cpu_layers.cpp: parallel forms of the kernels, on rows of a tile. Where weights take x rounded,
+  // to integers or to bf16, that is done once for all panels: by gemm, or (Made::rounded) before,
+  // by the job that made the same rows, while its cache held them.
   enum class Made : std::uint8_t { plain, rounded };
   void gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
             const float* x, std::int64_t ldx, std::int64_t rows, float* y, std::int64_t ldy,
@@ -103,7 +103,11 @@ class CpuBackend final : public Backend {
             float* y, std::int64_t ldy, Made made = Made::plain) {
     gemm(w, 0, w.panels(), x, ldx, rows, y, ldy, made);
   }
+  bool rounds_input() const { return rounded_memory_.size() > 0; }
+  void round_input(const float* x, std::int64_t ldx, std::int64_t rows, std::int64_t k,
+                   std::int64_t begin, std::int64_t end);
   kernels::QuantRows quantised_rows(std::int64_t rows, std::int64_t k);
+  kernels::RoundedRows rounded_rows(std::int64_t rows, std::int64_t k);
   // make(r) for each row, which fills row r of x [rows, ldx], k values; ready for Made::rounded.
   template <class Make>
   void make_rows(std::int64_t rows, const float* x, std::int64_t ldx, std::int64_t k, Make&& make);
@@ -160,12 +164,12 @@ class CpuBackend final : public Backend {
   float* cos_;     // [tile rows, rotary_dim / 2]
   float* sin_;
   ScratchSlots attention_scratch_;
-  kernels::HugeBuffer quantised_memory_;  // [tile rows] of the widest input: QuantRows
-  kernels::HugeBuffer rounded_memory_;    // the same, RoundedRows
-  kernels::HugeBuffer partials_;          // of attention by ranges; grows with the context
-  kernels::HugeBuffer logits_;            // [rows, vocab]; grows with the rows asked for
-  std::int64_t logits_rows_ = 0;          // filled in this step
-  std::vector<double> rope_frequency_;    // [rotary_dim / 2]
+  kernels::HugeBuffer rounded_memory_;  // [tile rows] of the widest input, or none: QuantRows of
+                                        // integer weights, RoundedRows of bf16 ones
+  kernels::HugeBuffer partials_;        // of attention by ranges; grows with the context
+  kernels::HugeBuffer logits_;          // [rows, vocab]; grows with the rows asked for
+  std::int64_t logits_rows_ = 0;        // filled in this step
+  std::vector<double> rope_frequency_;  // [rotary_dim / 2]
 
   std::span<const StepSlice> slices_;  // of the running step
   LayerTap tap_;

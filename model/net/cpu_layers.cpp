@@ -8,8 +8,7 @@ namespace cairn::model {
 namespace {
 
 constexpr std::int64_t kRowGrain = 4;        // rows of element-wise work worth a chunk
-constexpr std::int64_t kRoundGrain = 16;     // rows rounded to bf16 worth a chunk
-constexpr std::int64_t kQuantiseGrain = 8;   // rows rounded to integers worth a chunk
+constexpr std::int64_t kRoundGrain = 8;      // rows rounded for a product worth a chunk
 constexpr std::int64_t kSinglePanels = 16;   // rows that make one panel worth a chunk
 constexpr std::int64_t kHalfRows = 48;       // rows that make one panel worth two
 constexpr std::int64_t kAddGrain = 1 << 14;  // elements of an addition worth a chunk
@@ -20,33 +19,28 @@ void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
                       std::int64_t panel_end, const float* x, std::int64_t ldx, std::int64_t rows,
                       float* y, std::int64_t ldy, Made made) {
   if (rows == 0) return;
-  if (w.format() == kernels::WeightFormat::bf16 && activations_ == kernels::Activations::bf16) {
-    const auto rounded =
-        kernels::RoundedRows::over({rounded_memory_.data(), rounded_memory_.size()}, rows, w.k());
+  if (made == Made::plain && rounds_input()) {
     split(rows, kRoundGrain, [&](std::int64_t begin, std::int64_t end) {
-      ops_.round_rows(x, ldx, begin, end, rounded);
-    });
-    split(panel_end - panel_begin, 1, [&](std::int64_t begin, std::int64_t end) {
-      ops_.gemm_rounded(w, panel_begin + begin, panel_begin + end, rounded, 0, rows, y, ldy);
-    });
-    return;
-  }
-  if (w.format() == kernels::WeightFormat::bf16) {
-    split(panel_end - panel_begin, 1, [&](std::int64_t begin, std::int64_t end) {
-      ops_.gemm(w, panel_begin + begin, panel_begin + end, x, ldx, rows, y, ldy);
-    });
-    return;
-  }
-  const kernels::QuantRows quantised = quantised_rows(rows, w.k());
-  if (made == Made::plain) {
-    split(rows, kQuantiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      ops_.quantise_rows(x, ldx, begin, end, quantised);
+      round_input(x, ldx, rows, w.k(), begin, end);
     });
   }
+  const auto multiply = [&](std::int64_t first_panel, std::int64_t last_panel, std::int64_t begin,
+                            std::int64_t end) {
+    float* const to = y + begin * ldy;
+    if (w.format() != kernels::WeightFormat::bf16) {
+      ops_.gemm_quantised(w, first_panel, last_panel, quantised_rows(rows, w.k()), begin,
+                          end - begin, to, ldy);
+    } else if (activations_ == kernels::Activations::bf16) {
+      ops_.gemm_rounded(w, first_panel, last_panel, rounded_rows(rows, w.k()), begin, end - begin,
+                        to, ldy);
+    } else {
+      ops_.gemm(w, first_panel, last_panel, x + begin * ldx, ldx, end - begin, to, ldy);
+    }
+  };
   const std::int64_t panels = panel_end - panel_begin;
   if (rows < kSinglePanels) {
     split(panels, 1, [&](std::int64_t begin, std::int64_t end) {
-      ops_.gemm_quantised(w, panel_begin + begin, panel_begin + end, quantised, 0, rows, y, ldy);
+      multiply(panel_begin + begin, panel_begin + end, 0, rows);
     });
     return;
   }
@@ -55,27 +49,37 @@ void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
   const std::int64_t parts = rows < 2 * kHalfRows ? 1 : 2;
   pool_.run(parts * panels, [&](std::int64_t chunk) {
     const std::int64_t panel = panel_begin + chunk % panels;
-    const std::int64_t begin = rows * (chunk / panels) / parts;
-    const std::int64_t end = rows * (chunk / panels + 1) / parts;
-    ops_.gemm_quantised(w, panel, panel + 1, quantised, begin, end - begin, y + begin * ldy, ldy);
+    multiply(panel, panel + 1, rows * (chunk / panels) / parts,
+             rows * (chunk / panels + 1) / parts);
   });
 }
 
 kernels::QuantRows CpuBackend::quantised_rows(std::int64_t rows, std::int64_t k) {
-  return kernels::QuantRows::over({quantised_memory_.data(), quantised_memory_.size()}, rows, k,
+  return kernels::QuantRows::over({rounded_memory_.data(), rounded_memory_.size()}, rows, k,
                                   weights_->format);
+}
+
+kernels::RoundedRows CpuBackend::rounded_rows(std::int64_t rows, std::int64_t k) {
+  return kernels::RoundedRows::over({rounded_memory_.data(), rounded_memory_.size()}, rows, k);
+}
+
+void CpuBackend::round_input(const float* x, std::int64_t ldx, std::int64_t rows, std::int64_t k,
+                             std::int64_t begin, std::int64_t end) {
+  if (weights_->format == kernels::WeightFormat::bf16) {
+    ops_.round_rows(x, ldx, begin, end, rounded_rows(rows, k));
+  } else {
+    ops_.quantise_rows(x, ldx, begin, end, quantised_rows(rows, k));
+  }
 }
 
 template <class Make>
 void CpuBackend::make_rows(std::int64_t rows, const float* x, std::int64_t ldx, std::int64_t k,
                            Make&& make) {
-  kernels::QuantRows quantised;
-  const bool integers = weights_->format != kernels::WeightFormat::bf16;
-  if (integers) quantised = quantised_rows(rows, k);
+  const bool rounds = rounds_input();
   split(rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       make(r);
-      if (integers) ops_.quantise_rows(x, ldx, r, r + 1, quantised);
+      if (rounds) round_input(x, ldx, rows, k, r, r + 1);
     }
   });
 }
