@@ -9,13 +9,16 @@
 
 using namespace cairn;
 using namespace cairn::model;
+using cairn::kernels::Activations;
 using cairn::kernels::WeightFormat;
 
 namespace {
 
-testing::MakeBackend cpu(std::shared_ptr<const Weights> weights, kernels::Isa isa) {
-  return [weights = std::move(weights), isa](int threads) {
+testing::MakeBackend cpu(std::shared_ptr<const Weights> weights, kernels::Isa isa,
+                         Activations activations = Activations::bf16) {
+  return [weights = std::move(weights), isa, activations](int threads) {
     CpuOptions options;
+    options.activations = activations;
     options.threads = threads;
     options.isa = kernels::to_string(isa);
     return make_cpu_backend(weights, options);
@@ -56,7 +59,8 @@ ModelConfig grouped_shape() {
 // The portable level is some thirty times slower and gets shorter prompts where that matters (none:
 // it is left out); that it gives the bits of the others is a test of its own.
 void check_all_isas(const std::shared_ptr<const Weights>& weights,
-                    const testing::ExactnessOptions& given, std::int32_t portable_long_tokens) {
+                    const testing::ExactnessOptions& given, std::int32_t portable_long_tokens,
+                    Activations activations = Activations::bf16) {
   for (const kernels::Isa isa : kernels::supported_isas()) {
     testing::ExactnessOptions options = given;
     if (isa == kernels::Isa::portable && portable_long_tokens == 0) continue;
@@ -64,7 +68,7 @@ void check_all_isas(const std::shared_ptr<const Weights>& weights,
       options.long_tokens = portable_long_tokens;
       options.splits = options.long_positions = 2;
     }
-    const auto report = testing::check_exactness(cpu(weights, isa), options);
+    const auto report = testing::check_exactness(cpu(weights, isa, activations), options);
     INFO(kernels::to_string(isa) << ", " << report.checks << " checks");
     for (const std::string& failure : report.failures) UNSCOPED_INFO(failure);
     CHECK(report.failures.empty());
@@ -76,6 +80,16 @@ void check_all_isas(const std::shared_ptr<const Weights>& weights,
 
 TEST_CASE("the tiny model gives the same bits however it is run") {
   check_all_isas(random_weights(shape_by_name("tiny"), 7), {}, 643);
+}
+
+TEST_CASE("a model whose activations stay fp32 gives the same bits however it is run") {
+  testing::ExactnessOptions options;
+  options.seed = 4;
+  options.short_tokens = 18;
+  options.long_tokens = 530;
+  options.long_positions = 1;
+  options.splits = 2;
+  check_all_isas(random_weights(shape_by_name("tiny"), 7), options, 0, Activations::fp32);
 }
 
 TEST_CASE("a model of odd dimensions gives the same bits however it is run") {
@@ -108,21 +122,24 @@ TEST_CASE("a model of 8-bit or 4-bit weights gives the same bits however it is r
 }
 
 TEST_CASE("every instruction set gives the same bits") {
-  const auto check_weights = [](const std::shared_ptr<const Weights>& weights, std::int32_t n) {
+  const auto check_weights = [](const std::shared_ptr<const Weights>& weights, std::int32_t n,
+                                Activations activations = Activations::bf16) {
     const testing::DeviceMemory memory = testing::host_memory();
     std::vector<std::int32_t> tokens;
     for (std::int32_t i = 0; i < n; ++i) tokens.push_back(i * 31 % 203);
     std::vector<float> first;
     for (const kernels::Isa isa : kernels::supported_isas()) {
-      const auto backend = cpu(weights, isa)(1);
+      const auto backend = cpu(weights, isa, activations)(1);
       testing::DrivenSequence sequence(*backend, memory);
       const std::vector<float> logits = sequence.run(tokens);
       if (first.empty()) first = logits;
-      INFO(kernels::to_string(isa) << ", " << format_name(format_of(*weights)));
+      INFO(kernels::to_string(isa) << ", " << format_name(format_of(*weights)) << ", activations "
+                                   << kernels::to_string(activations));
       CHECK(logits == first);
     }
   };
   check_weights(random_weights(odd_shape(), 10), 600);
+  check_weights(random_weights(odd_shape(), 10), 60, Activations::fp32);
   check_weights(random_weights(grouped_shape(), 10, WeightFormat::int8), 60);
   check_weights(random_weights(grouped_shape(), 10, WeightFormat::int4), 60);
 }

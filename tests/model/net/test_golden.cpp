@@ -112,6 +112,7 @@ TEST_CASE("the tiny checkpoint gives the recorded logits, layer outputs and stat
     CpuOptions options;
     options.threads = 2;
     options.kv = KvType::f32;
+    options.activations = kernels::Activations::fp32;
     options.isa = kernels::to_string(isa);
     CpuBackend backend(weights, options);
     for (const std::string name : {"short12", "long70"}) {

@@ -30,6 +30,7 @@ double worst_difference(const ModelConfig& shape, const std::string& directory, 
   CpuOptions options;
   options.threads = 2;
   options.kv = kv;
+  options.activations = kv == KvType::f32 ? kernels::Activations::fp32 : kernels::Activations::bf16;
   options.isa = kernels::to_string(isa);
   const auto backend = make_cpu_backend(load_weights(directory), options);
   const testing::DeviceMemory memory = testing::host_memory();
