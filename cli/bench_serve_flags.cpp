@@ -5,7 +5,9 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
@@ -95,7 +97,7 @@ void add_workload_flags(CLI::App& command, ServeBenchFlags& flags) {
                 "Conversations as token ids, for models without a tokenizer")
       ->excludes(text);
   command.add_option("--seed", w.seed, "Of prompts and arrivals")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
 }
 
