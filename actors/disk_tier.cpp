@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/disk_tier.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "base/bytes.hpp"
@@ -14,16 +17,33 @@ namespace cairn::actors {
 namespace {
 
 constexpr std::uint64_t kDefaultDiskCap = 64ULL << 30U;
+constexpr std::uint64_t kStatBlock = 512;  // unit of st_blocks
 
-// A quarter of what is free where the directory is or will be.
-std::uint64_t default_disk_bytes(const std::string& dir) {
+// Of what a store holds already, as far as it can be read.
+std::uint64_t bytes_under(const std::filesystem::path& dir) {
+  namespace fs = std::filesystem;
+  std::uint64_t sum = 0;
+  std::error_code error, gone;
+  for (fs::recursive_directory_iterator it(dir, error), end; !error && it != end;
+       it.increment(error)) {
+    struct stat info {};
+    const bool regular = it->symlink_status(gone).type() == fs::file_type::regular;
+    if (regular && ::stat(it->path().c_str(), &info) == 0) {
+      sum += static_cast<std::uint64_t>(info.st_blocks) * kStatBlock;
+    }
+  }
+  return sum;
+}
+
+// What is free where the directory is or will be; nothing where that cannot be told.
+std::optional<std::uint64_t> free_bytes_at(const std::string& dir) {
   std::error_code error;
   std::filesystem::path place = std::filesystem::absolute(dir, error);
   while (!std::filesystem::exists(place, error) && place.has_relative_path()) {
     place = place.parent_path();
   }
   const auto space = std::filesystem::space(place, error);
-  return error ? kDefaultDiskCap : std::min<std::uint64_t>(kDefaultDiskCap, space.available / 4);
+  return error ? std::nullopt : std::optional<std::uint64_t>(space.available);
 }
 
 // Tokens reach the disk as ids: the same ids must mean the same text.
@@ -45,6 +65,11 @@ std::string device_kind(const std::string& device) {
 }
 
 }  // namespace
+
+std::uint64_t default_disk_bytes(const std::string& dir, std::optional<std::uint64_t> free) {
+  if (!free) return kDefaultDiskCap;
+  return std::min(kDefaultDiskCap, (*free + bytes_under(dir)) / 4);
+}
 
 engine::Fingerprint fingerprint_of(const engine::ModelBundle& bundle,
                                    const model::BackendInfo& backend) {
@@ -74,7 +99,9 @@ std::unique_ptr<engine::DiskStore> open_disk_tier(EngineOptions& options,
     throw LoadError("the disk cache is to take " + format_bytes(options.disk_bytes) +
                     " and holds no state below " + format_bytes(least));
   }
-  if (options.disk_bytes == 0) options.disk_bytes = default_disk_bytes(options.disk_dir);
+  if (options.disk_bytes == 0) {
+    options.disk_bytes = default_disk_bytes(options.disk_dir, free_bytes_at(options.disk_dir));
+  }
   engine::DiskOptions disk;
   disk.dir = options.disk_dir;
   disk.max_bytes = options.disk_bytes;

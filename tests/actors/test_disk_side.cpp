@@ -6,6 +6,7 @@
 
 #include "actors/disk_desk.hpp"
 #include "actors/disk_side.hpp"
+#include "actors/disk_tier.hpp"
 #include "base/failpoints.hpp"
 #include "engine/cache/disk_directory.hpp"
 #include "engine/placement/policy_names.hpp"
@@ -249,4 +250,17 @@ TEST_CASE("a policy that predicts nothing writes what is quicker read than compu
   serve(b, prompt(400, 7000));
   b.run_disk();
   CHECK(b.shared->disk->stat().states == 1);
+}
+
+TEST_CASE("what a store holds already is not missing from its default size") {
+  const cairn::testing::TempDir dir;
+  constexpr std::uint64_t kFree = 1 << 30, kHeld = 1 << 20;
+  CHECK(default_disk_bytes(dir.file("none"), kFree) == kFree / 4);
+  CHECK(default_disk_bytes(dir.path(), kFree) == kFree / 4);
+  std::filesystem::create_directory(dir.file("store"));
+  dir.write("store/segment", std::string(kHeld, 'x'));
+  const std::uint64_t bytes = default_disk_bytes(dir.path(), kFree - kHeld);
+  CHECK(bytes >= kFree / 4);
+  CHECK(bytes < (kFree + kHeld / 2) / 4);
+  CHECK(default_disk_bytes(dir.path(), std::nullopt) == std::uint64_t{64} << 30U);
 }
