@@ -249,7 +249,14 @@ Tally run_all(Engine& engine, const Metrics& metrics, const std::vector<Job>& jo
   return out;
 }
 
-void check_policy(const std::string& policy, const std::string& weights = "bf16") {
+// Requests in the air at once.
+const std::vector<int> kBatches = cairn::testing::kSanitized
+                                      ? std::vector<int>{1, 4, 6, 8}
+                                      : std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8};
+const std::vector<int> kFewBatches{2, 7};
+
+void check_policy(const std::string& policy, const std::string& weights = "bf16",
+                  const std::vector<int>& batches = kBatches) {
   const std::vector<Job> jobs = make_jobs(20260501);
   std::vector<Ids> prompts;
   const auto& cold = cold_answers(jobs, prompts, weights);
@@ -259,9 +266,6 @@ void check_policy(const std::string& policy, const std::string& weights = "bf16"
   std::int64_t reusable = 0;
   std::int64_t served = 0;
   int run = 0;
-  const std::vector<int> batches = cairn::testing::kSanitized
-                                       ? std::vector<int>{1, 4, 6, 8}
-                                       : std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8};
   const int some = static_cast<int>(batches.size()) * 5 / 2;
   for (const int batch : batches) {
     const int threads = 1 + run++ % 2;
@@ -313,6 +317,9 @@ TEST_CASE("warm equals cold bit for bit and pools end where they began: balanced
 }
 TEST_CASE("warm equals cold bit for bit and pools end where they began: dp:4, int4 weights") {
   check_policy("dp:4", "int4");
+}
+TEST_CASE("warm equals cold bit for bit and pools end where they began: positions planned ahead") {
+  check_policy("balanced:4", "bf16", kFewBatches);
 }
 TEST_CASE("warm equals cold bit for bit and pools end where they began: policy dp:4+branch") {
   check_policy("dp:4+branch");
