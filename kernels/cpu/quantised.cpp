@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "base/check.hpp"
 
@@ -70,7 +71,6 @@ Bf16 quantise_int4(const float* values, float extreme, std::int8_t* q) {
     const float scale = extreme / end;
     if (!usable(scale)) continue;
     const Rounded<quant_group(WeightFormat::int4)> r(values, 1.0F / scale, -8.0F, 7.0F);
-    // The sums of huge values leave fp32; such a group keeps the scale that it was rounded with.
     const float fitted = r.vq / r.qq;
     const Bf16 held = to_bf16(usable(fitted) ? fitted : scale);
     const float share = r.vq / extreme;
@@ -83,6 +83,14 @@ Bf16 quantise_int4(const float* values, float extreme, std::int8_t* q) {
   return best;
 }
 
+/// The same with sums that would leave fp32: powers of two change nothing else.
+Bf16 quantise_huge_int4(const float* values, float extreme, std::int8_t* q) {
+  constexpr float kDown = 0x1p-64F, kUp = 0x1p64F;
+  float small[quant_group(WeightFormat::int4)];
+  std::transform(values, values + std::size(small), small, [](float v) { return v * kDown; });
+  return to_bf16(to_float(quantise_int4(small, extreme * kDown, q)) * kUp);
+}
+
 }  // namespace
 
 Bf16 quantise_weights(WeightFormat format, const float* values, std::int8_t* q) {
@@ -92,8 +100,11 @@ Bf16 quantise_weights(WeightFormat format, const float* values, std::int8_t* q) 
     check(std::isfinite(values[i]), "only finite weights can be quantised");
     if (std::abs(values[i]) > std::abs(extreme)) extreme = values[i];
   }
-  const Bf16 scale = format == WeightFormat::int8 ? quantise_int8(values, extreme, q)
-                                                  : quantise_int4(values, extreme, q);
+  constexpr float kHuge = 0x1p64F;
+  const auto quantise = format == WeightFormat::int8 ? quantise_int8
+                        : std::abs(extreme) > kHuge  ? quantise_huge_int4
+                                                     : quantise_int4;
+  const Bf16 scale = quantise(values, extreme, q);
   if (to_float(scale) == 0.0F) std::fill(q, q + group, std::int8_t{0});
   return scale;
 }
