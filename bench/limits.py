@@ -114,7 +114,8 @@ def busy(args, bars):
             with neighbour:
                 rates.append(model_speed(args, "int8", 16, 48)["decode_tokens_per_s"])
     print(f"{median(quiet):.1f} tokens/s alone, {median(beside):.1f} beside a busy program")
-    bars.at_least("decode beside a busy program", 100 * median(beside) / median(quiet), BUSY_SHARE, "% of the quiet rate")
+    bars.at_least("decode beside a busy program", 100 * median(beside) / median(quiet), BUSY_SHARE,
+                  "% of the quiet rate")
 
 
 def first_answer(args, directory):
@@ -172,8 +173,8 @@ def pool(args, bars):
     bars.at_most("a job over what its chunks take", float(job[2]) / float(job[1]), JOB_OVERHEAD, "x")
 
 
-CHECKS = {"kernels": kernels, "decode": decode, "long": long, "busy": busy, "start": start, **dict.fromkeys(WORKLOADS, workload),
-          "accuracy": accuracy, "pool": pool}
+CHECKS = {"kernels": kernels, "decode": decode, "long": long, "busy": busy, "start": start,
+          **dict.fromkeys(WORKLOADS, workload), "accuracy": accuracy, "pool": pool}
 
 
 def main():
