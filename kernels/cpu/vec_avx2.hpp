@@ -42,28 +42,6 @@ struct Vec256 {
     return {_mm256_maskload_ps(p, _mm256_castps_si256(m.a)),
             _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.b))};
   }
-  CAIRN_OP __m256 widen(__m128i x) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
-  }
-  CAIRN_OP Vec256 load_bf16(const Bf16* p) {
-    return {widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
-            widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
-  }
-  CAIRN_OP Vec256 load_bf16_n(const Bf16* p, int n) {
-    alignas(32) Bf16 copy[16] = {};
-    for (int i = 0; i < n; ++i) copy[i].bits = p[i].bits;
-    return load_bf16(copy);
-  }
-  CAIRN_OP void load_pairs(const void* p, Vec256& low, Vec256& high) {
-    const auto* words = static_cast<const __m256i*>(p);
-    const __m256i x = _mm256_loadu_si256(words);
-    const __m256i y = _mm256_loadu_si256(words + 1);
-    const __m256i mask = _mm256_set1_epi32(~0xffff);
-    low.a = _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
-    low.b = _mm256_castsi256_ps(_mm256_slli_epi32(y, 16));
-    high.a = _mm256_castsi256_ps(_mm256_and_si256(x, mask));
-    high.b = _mm256_castsi256_ps(_mm256_and_si256(y, mask));
-  }
   CAIRN_OP Vec256 load_low(const void* p) {
     const auto* words = static_cast<const __m256i*>(p);
     return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(words), 16)),
@@ -74,16 +52,6 @@ struct Vec256 {
     const __m256i mask = _mm256_set1_epi32(~0xffff);
     return {_mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(words), mask)),
             _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(words + 1), mask))};
-  }
-  CAIRN_OP void interleave_half(__m256 x, __m256 y, __m256& low, __m256& high) {
-    const __m256 a = _mm256_unpacklo_ps(x, y);  // of both 128-bit halves
-    const __m256 b = _mm256_unpackhi_ps(x, y);
-    low = _mm256_permute2f128_ps(a, b, 0x20);
-    high = _mm256_permute2f128_ps(a, b, 0x31);
-  }
-  CAIRN_OP void interleave(Vec256 even, Vec256 odd, Vec256& first, Vec256& second) {
-    interleave_half(even.a, odd.a, first.a, first.b);
-    interleave_half(even.b, odd.b, second.a, second.b);
   }
   CAIRN_OP Vec256 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   CAIRN_OP Vec256 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }

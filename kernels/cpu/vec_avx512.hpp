@@ -30,32 +30,12 @@ struct Vec512 {
   CAIRN_OP Vec512 load(const float* p) { return {_mm512_loadu_ps(p)}; }
   CAIRN_OP Mask first_n(int n) { return static_cast<Mask>((1U << n) - 1U); }
   CAIRN_OP Vec512 load_n(const float* p, int n) { return {_mm512_maskz_loadu_ps(first_n(n), p)}; }
-  CAIRN_OP Vec512 widen(__m256i x) {
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16))};
-  }
-  CAIRN_OP Vec512 load_bf16(const Bf16* p) {
-    return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-  }
-  CAIRN_OP Vec512 load_bf16_n(const Bf16* p, int n) {
-    return widen(_mm256_maskz_loadu_epi16(first_n(n), p));
-  }
-  CAIRN_OP void load_pairs(const void* p, Vec512& low, Vec512& high) {
-    const __m512i word = _mm512_loadu_si512(p);
-    low.v = _mm512_castsi512_ps(_mm512_slli_epi32(word, 16));
-    high.v = _mm512_castsi512_ps(_mm512_and_si512(word, _mm512_set1_epi32(~0xffff)));
-  }
   CAIRN_OP Vec512 load_low(const void* p) {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16))};
   }
   CAIRN_OP Vec512 load_high(const void* p) {
     return {
         _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(~0xffff)))};
-  }
-  CAIRN_OP void interleave(Vec512 even, Vec512 odd, Vec512& first, Vec512& second) {
-    const __m512i lower = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i upper = _mm512_add_epi32(lower, _mm512_set1_epi32(8));
-    first.v = _mm512_permutex2var_ps(even.v, lower, odd.v);
-    second.v = _mm512_permutex2var_ps(even.v, upper, odd.v);
   }
   CAIRN_OP Vec512 set1(float x) { return {_mm512_set1_ps(x)}; }
   CAIRN_OP Vec512 zero() { return {_mm512_setzero_ps()}; }

@@ -43,46 +43,16 @@ struct VecPortable {
     std::memcpy(r.lane, p, static_cast<std::size_t>(n) * sizeof(float));
     return r;
   }
-  static VecPortable load_bf16(const Bf16* p) {
-    VecPortable r;
-    for (int i = 0; i < 16; ++i) r.lane[i] = to_float(p[i]);
-    return r;
-  }
-  static VecPortable load_bf16_n(const Bf16* p, int n) {
-    VecPortable r{};
-    for (int i = 0; i < n; ++i) r.lane[i] = to_float(p[i]);
-    return r;
-  }
-  /// 16 words of two bf16: the low halves and the high halves.
-  static void load_pairs(const void* p, VecPortable& low, VecPortable& high) {
-    std::uint32_t word[16];
-    std::memcpy(word, p, sizeof word);
-    for (int i = 0; i < 16; ++i) {
-      low.lane[i] = bits_float(word[i] << 16);
-      high.lane[i] = bits_float(word[i] & 0xffff0000U);
-    }
-  }
-  /// What the low halves of 16 words widen to, and the high halves.
+  /// What the low halves of 16 words of two bf16 widen to, and the high halves.
   static VecPortable load_low(const void* p) {
-    VecPortable low;
-    VecPortable high;
-    load_pairs(p, low, high);
-    return low;
+    VecPortable r = load(static_cast<const float*>(p));
+    for (float& lane : r.lane) lane = bits_float(float_bits(lane) << 16);
+    return r;
   }
   static VecPortable load_high(const void* p) {
-    VecPortable low;
-    VecPortable high;
-    load_pairs(p, low, high);
-    return high;
-  }
-  /// even 0, odd 0, even 1, ...: the first 16 and the rest.
-  static void interleave(VecPortable even, VecPortable odd, VecPortable& first,
-                         VecPortable& second) {
-    for (int i = 0; i < 16; ++i) {
-      VecPortable& to = i < 8 ? first : second;
-      to.lane[2 * (i % 8)] = even.lane[i];
-      to.lane[2 * (i % 8) + 1] = odd.lane[i];
-    }
+    VecPortable r = load(static_cast<const float*>(p));
+    for (float& lane : r.lane) lane = bits_float(float_bits(lane) & 0xffff0000U);
+    return r;
   }
   static VecPortable set1(float x) {
     VecPortable r;
