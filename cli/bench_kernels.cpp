@@ -43,10 +43,19 @@ struct Result {
 
   double gops() const { return done.operations / seconds * 1e-9; }
   double gbytes() const { return done.bytes / seconds * 1e-9; }
-  /// The least that the operations and the bytes take.
-  double compute_seconds(const MachineLimits& m) const {
-    return done.operations * 1e-9 / (done.integer ? m.int8_gops : m.gflops);
+  /// Of the units that do the operations.
+  double peak(const MachineLimits& m) const {
+    switch (done.arithmetic) {
+      case Arithmetic::integer_products:
+        return m.int8_gops;
+      case Arithmetic::rounded_products:
+        return m.bf16_gflops;
+      default:
+        return m.gflops;
+    }
   }
+  /// The least that the operations and the bytes take.
+  double compute_seconds(const MachineLimits& m) const { return done.operations * 1e-9 / peak(m); }
   double memory_seconds(const MachineLimits& m) const {
     return done.bytes * 1e-9 / m.read_gbytes_per_s;
   }
@@ -85,8 +94,10 @@ void print_head(const KernelFlags& flags, const KernelBench& on, const MachineLi
   std::printf("%s, %s, %d threads\n", flags.shape.c_str(), kernels::to_string(on.ops.isa),
               on.pool.threads());
   std::printf(
-      "this machine, now: fp32 multiply-adds %.1f GFLOP/s, %s %.1f GOP/s, reads %.1f GB/s\n",
-      m.gflops, kernels::dot_product_instruction(on.ops.isa), m.int8_gops, m.read_gbytes_per_s);
+      "this machine, now: fp32 multiply-adds %.1f GFLOP/s, rounded products (%s) %.1f GFLOP/s, %s "
+      "%.1f GOP/s, reads %.1f GB/s\n",
+      m.gflops, kernels::rounded_product_instruction(on.ops.isa), m.bf16_gflops,
+      kernels::dot_product_instruction(on.ops.isa), m.int8_gops, m.read_gbytes_per_s);
   std::printf("%-13s %-34s %5s %7s %11s %9s %8s  %s\n", "kernel", "shape", "rows", "context",
               "us a call", "GOP/s", "GB/s", "share of the limit");
 }
@@ -102,7 +113,9 @@ void print(const Result& r, const MachineLimits& m) {
     std::printf(" %9s", "");
   }
   std::printf(" %8.1f  %5.1f %% of %s\n", r.gbytes(), r.percent(m),
-              r.computes(m) ? (c.integer ? "products" : "multiply-adds") : "reads");
+              !r.computes(m)                              ? "reads"
+              : c.arithmetic == Arithmetic::multiply_adds ? "multiply-adds"
+                                                          : "products");
   std::fflush(stdout);
 }
 
@@ -113,6 +126,8 @@ std::string to_json(const KernelFlags& flags, const KernelBench& on, const Machi
   json.key("isa").string(kernels::to_string(on.ops.isa));
   json.key("threads").integer(on.pool.threads());
   json.key("limits").begin_object().key("fma_gflops").number(m.gflops);
+  json.key("bf16_gflops").number(m.bf16_gflops).key("bf16_instruction");
+  json.string(kernels::rounded_product_instruction(on.ops.isa));
   json.key("int8_gops").number(m.int8_gops).key("int8_instruction");
   json.string(kernels::dot_product_instruction(on.ops.isa));
   json.key("read_gbytes_per_s").number(m.read_gbytes_per_s).end_object();

@@ -35,14 +35,16 @@ ColdArray::ColdArray(std::int64_t floats, const KernelBench& on)
 
 const std::vector<std::string>& kernel_names() {
   static const std::vector<std::string> names = {
-      "embed",        "gemm",       "quantise_rows", "rms_norm",   "residual_add", "swiglu",
-      "conv_silu",    "gates",      "l2_norm_qk",    "gated_norm", "norm_rope",    "kv_store",
-      "sigmoid_gate", "delta_rule", "attention",     "argmax",     "weigh",        "copy_state"};
+      "embed",        "gemm",      "round_rows", "quantise_rows", "rms_norm",
+      "residual_add", "swiglu",    "conv_silu",  "gates",         "l2_norm_qk",
+      "gated_norm",   "norm_rope", "kv_store",   "sigmoid_gate",  "delta_rule",
+      "attention",    "argmax",    "weigh",      "copy_state"};
   return names;
 }
 
 namespace {
 
+constexpr std::int64_t kRoundGrain = 16;      // of the backend, rows
 constexpr std::int64_t kQuantiseGrain = 8;    // of the backend, rows
 constexpr std::int64_t kCopyGrain = 1 << 18;  // of the backend, bytes
 constexpr std::int64_t kSomePrime = 4099;     // rows of a table that share no memory
@@ -54,14 +56,18 @@ struct Product {
   std::int64_t most_rows;
 };
 
-std::vector<Product> products(const model::ModelConfig& c) {
+std::vector<Product> products(const model::ModelConfig& c, kernels::WeightFormat format) {
   constexpr std::int64_t kAny = std::int64_t{1} << 40;
   const std::int64_t h = c.hidden_size;
   const std::int64_t heads = static_cast<std::int64_t>(c.num_heads) * c.head_dim;
   const std::int64_t kv = static_cast<std::int64_t>(c.num_kv_heads) * c.head_dim;
   const std::int64_t values = c.value_channels();
+  // Gates are apart where the rest is rounded to integers.
+  const bool gates = format == kernels::WeightFormat::bf16;
+  const std::int64_t recurrent =
+      c.conv_channels() + values + (gates ? 2 * std::int64_t{c.linear_value_heads} : 0);
   return {
-      {"recurrent in", c.conv_channels() + values, h, c.linear_layers(), kAny},
+      {"recurrent in", recurrent, h, c.linear_layers(), kAny},
       {"attention in", 2 * heads + 2 * kv, h, c.full_layers(), kAny},
       {"recurrent out", h, values, c.linear_layers(), kAny},
       {"attention out", h, heads, c.full_layers(), kAny},
@@ -108,7 +114,11 @@ class ProductBench {
       if (rows > product_.most_rows) continue;
       ldx_ = product_.k + 16;
       x_ = some_floats(rows * ldx_);
-      if (format_ != kernels::WeightFormat::bf16) quantise(rows, take);
+      if (format_ == kernels::WeightFormat::bf16) {
+        round(rows, take);
+      } else {
+        quantise(rows, take);
+      }
       if (on_.wants("gemm")) multiply(rows, take);
     }
   }
@@ -124,12 +134,29 @@ class ProductBench {
     return one;
   }
 
+  /// Leaves the rounded rows for the products.
+  void round(std::int64_t rows, const TakeCase& take) {
+    const std::int64_t k = product_.k;
+    rows_memory_ = kernels::HugeBuffer(kernels::RoundedRows::bytes(rows, k));
+    rounded_ = kernels::RoundedRows::over({rows_memory_.data(), rows_memory_.size()}, rows, k);
+    KernelCase one = named("round_rows", rows);
+    one.bytes = static_cast<double>(4 * rows * k);  // what it writes stays in a cache
+    ColdArray x(rows * ldx_, on_);
+    one.work = [&](std::int64_t round) {
+      on_.split(rows, kRoundGrain, [&](std::int64_t begin, std::int64_t end) {
+        on_.ops.round_rows(x.at(round), ldx_, begin, end, rounded_);
+      });
+    };
+    one.work(0);
+    if (on_.wants("round_rows")) take(one);
+  }
+
   /// Leaves the quantised rows for the products.
   void quantise(std::int64_t rows, const TakeCase& take) {
     const std::int64_t k = product_.k;
-    quantised_memory_ = kernels::HugeBuffer(kernels::QuantRows::bytes(rows, k, format_));
-    quantised_ = kernels::QuantRows::over({quantised_memory_.data(), quantised_memory_.size()},
-                                          rows, k, format_);
+    rows_memory_ = kernels::HugeBuffer(kernels::QuantRows::bytes(rows, k, format_));
+    quantised_ =
+        kernels::QuantRows::over({rows_memory_.data(), rows_memory_.size()}, rows, k, format_);
     KernelCase one = named("quantise_rows", rows);
     one.bytes = static_cast<double>(4 * rows * k);  // what it writes stays in a cache
     ColdArray x(rows * ldx_, on_);
@@ -147,18 +174,19 @@ class ProductBench {
     std::vector<float> y(static_cast<std::size_t>(rows * ldy));
     const auto depth = static_cast<double>(product_.k);
     KernelCase one = named("gemm", rows);
-    one.integer = format_ != kernels::WeightFormat::bf16;
+    const bool integer = format_ != kernels::WeightFormat::bf16;
+    one.arithmetic = integer ? Arithmetic::integer_products : Arithmetic::rounded_products;
     one.operations = 2 * depth * static_cast<double>(product_.n * rows);
     one.bytes = static_cast<double>(copies_[0].bytes()) +
                 static_cast<double>(rows) *
-                    ((one.integer ? 1 : 4) * depth + 4 * static_cast<double>(product_.n));
-    one.work = [&](std::int64_t round) {
+                    ((integer ? 1 : 2) * depth + 4 * static_cast<double>(product_.n));
+    one.work = [&, integer](std::int64_t round) {
       const kernels::PackedMatrix& w = copies_[static_cast<std::size_t>(round) % copies_.size()];
       on_.split(w.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
-        if (one.integer) {
+        if (integer) {
           on_.ops.gemm_quantised(w, begin, end, quantised_, 0, rows, y.data(), ldy);
         } else {
-          on_.ops.gemm(w, begin, end, x_.data(), ldx_, rows, y.data(), ldy);
+          on_.ops.gemm_rounded(w, begin, end, rounded_, 0, rows, y.data(), ldy);
         }
       });
     };
@@ -171,8 +199,9 @@ class ProductBench {
   std::vector<kernels::PackedMatrix> copies_;
   std::int64_t ldx_ = 0;
   std::vector<float> x_;
-  kernels::HugeBuffer quantised_memory_;
+  kernels::HugeBuffer rows_memory_;
   kernels::QuantRows quantised_;
+  kernels::RoundedRows rounded_;
 };
 
 void embed_cases(const KernelBench& on, kernels::WeightFormat format, const TakeCase& take) {
@@ -203,8 +232,9 @@ void embed_cases(const KernelBench& on, kernels::WeightFormat format, const Take
 void product_cases(const KernelBench& on, const TakeCase& take) {
   for (const kernels::WeightFormat format : kFormats) {
     if (on.wants("embed")) embed_cases(on, format, take);
-    if (!on.wants("gemm") && !on.wants("quantise_rows")) continue;
-    for (const Product& p : products(on.shape)) ProductBench(on, p, format).take_all(take);
+    const bool bf16 = format == kernels::WeightFormat::bf16;
+    if (!on.wants("gemm") && !on.wants(bf16 ? "round_rows" : "quantise_rows")) continue;
+    for (const Product& p : products(on.shape, format)) ProductBench(on, p, format).take_all(take);
   }
 }
 

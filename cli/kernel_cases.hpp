@@ -16,6 +16,9 @@
 
 namespace cairn::cli {
 
+/// What the operations of a kernel are.
+enum class Arithmetic : std::uint8_t { multiply_adds, rounded_products, integer_products };
+
 /// One kernel at one shape.
 struct KernelCase {
   std::string kernel;        // as named by kernel_names()
@@ -23,9 +26,9 @@ struct KernelCase {
   std::int64_t rows = 0;     // tokens that one call works on
   std::int64_t context = 0;  // keys that the last row sees; 0: none
   double operations = 0;     // of the units that do the most; a multiply-add is two
-  bool integer = false;      // they are sums of 8-bit products
-  double bytes = 0;          // from memory and to it, when no operand is in a cache
-  std::int64_t calls = 1;    // in a pass of these rows through the model
+  Arithmetic arithmetic = Arithmetic::multiply_adds;
+  double bytes = 0;        // from memory and to it, when no operand is in a cache
+  std::int64_t calls = 1;  // in a pass of these rows through the model
   std::function<void(std::int64_t round)> work;  // each round has operands that no cache holds
 };
 

@@ -31,6 +31,7 @@ class AttentionBench {
       // The row at position p sees p + 1 keys.
       const double seen = static_cast<double>(rows) *
                           (static_cast<double>(context) - static_cast<double>(rows - 1) / 2);
+      one.arithmetic = Arithmetic::rounded_products;
       one.operations = 4 * seen * static_cast<double>(width_);
       const auto blocks = context / kernels::kKvBlockTokens;
       one.bytes = static_cast<double>(layout_.layer_bytes()) * static_cast<double>(blocks) +

@@ -49,24 +49,46 @@ double measure_peak(kernels::ThreadPool& pool, kernels::Isa isa,
 }
 
 double measure_reads(kernels::ThreadPool& pool, const kernels::Ops& ops) {
-  kernels::HugeBuffer buffer(kReadBytes);
-  std::fill(buffer.data(), buffer.data() + buffer.size(), std::byte{1});
-  const auto* values = reinterpret_cast<const float*>(buffer.data());
-  const auto part = static_cast<std::int64_t>(buffer.size() / sizeof(float)) / kReadParts;
-  const std::int64_t threads = pool.threads();
-  std::vector<float> sums(static_cast<std::size_t>(threads));
-  std::int64_t next = 0;
-  const double seconds = best_seconds([&] {
-    const float* first = values + part * (next++ % kReadParts);
-    pool.run(threads, [&](std::int64_t t) {
-      const std::int64_t begin = part * t / threads;
-      sums[static_cast<std::size_t>(t)] = ops.sum(first + begin, part * (t + 1) / threads - begin);
-    });
-  });
-  return static_cast<double>(part) * sizeof(float) / seconds * 1e-9;
+  ReadBandwidth reads(pool, ops);
+  return ReadBandwidth::bytes_per_pass() / best_seconds([&] { reads.pass(); }) * 1e-9;
 }
 
 }  // namespace
+
+struct ReadBandwidth::Impl {
+  kernels::ThreadPool& pool;
+  const kernels::Ops& ops;
+  kernels::HugeBuffer buffer{kReadBytes};
+  std::vector<float> sums{};
+  std::int64_t next = 0;
+};
+
+ReadBandwidth::ReadBandwidth(kernels::ThreadPool& pool, const kernels::Ops& ops)
+    : impl_(new Impl{.pool = pool, .ops = ops}) {
+  std::fill(impl_->buffer.data(), impl_->buffer.data() + kReadBytes, std::byte{1});
+  impl_->sums.resize(static_cast<std::size_t>(pool.threads()));
+}
+
+ReadBandwidth::~ReadBandwidth() = default;
+
+double ReadBandwidth::bytes_per_pass() {
+  return static_cast<double>(kReadBytes) / static_cast<double>(kReadParts);
+}
+
+double ReadBandwidth::pass() {
+  Impl& d = *impl_;
+  const std::int64_t threads = d.pool.threads();
+  d.pool.run(threads, [](std::int64_t) {});  // wakes them
+  const auto begin = std::chrono::steady_clock::now();
+  constexpr auto kPart = static_cast<std::int64_t>(kReadBytes / sizeof(float)) / kReadParts;
+  const float* first =
+      reinterpret_cast<const float*>(d.buffer.data()) + kPart * (d.next++ % kReadParts);
+  d.pool.run(threads, [&](std::int64_t t) {
+    const std::int64_t from = kPart * t / threads;
+    d.sums[static_cast<std::size_t>(t)] = d.ops.sum(first + from, kPart * (t + 1) / threads - from);
+  });
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 MachineLimits measure_machine(int threads, const std::string& isa) {
   const auto chosen = kernels::choose_isa(isa);
@@ -77,12 +99,13 @@ MachineLimits measure_machine(int threads, const std::string& isa) {
 
 MachineLimits measure_machine(kernels::ThreadPool& pool, const kernels::Ops& ops) {
   return {measure_peak(pool, ops.isa, kernels::run_multiply_adds),
+          measure_peak(pool, ops.isa, kernels::run_rounded_products),
           measure_peak(pool, ops.isa, kernels::run_dot_products), measure_reads(pool, ops)};
 }
 
 MachineLimits best_of(const MachineLimits& a, const MachineLimits& b) {
-  return {std::max(a.gflops, b.gflops), std::max(a.int8_gops, b.int8_gops),
-          std::max(a.read_gbytes_per_s, b.read_gbytes_per_s)};
+  return {std::max(a.gflops, b.gflops), std::max(a.bf16_gflops, b.bf16_gflops),
+          std::max(a.int8_gops, b.int8_gops), std::max(a.read_gbytes_per_s, b.read_gbytes_per_s)};
 }
 
 }  // namespace cairn::cli

@@ -30,18 +30,22 @@ import json, sys
 r = json.load(open(sys.argv[1]))
 limits = r["limits"]
 assert r["threads"] == 2 and r["shape"] == "tiny", r
-assert min(limits["fma_gflops"], limits["int8_gops"], limits["read_gbytes_per_s"]) > 0, limits
+assert min(limits["fma_gflops"], limits["bf16_gflops"], limits["int8_gops"], limits["read_gbytes_per_s"]) > 0, limits
 found = {}
 for k in r["kernels"]:
     found.setdefault(k["kernel"], []).append(k)
     assert k["microseconds"] > 0 and k["bytes"] > 0 and k["calls_a_pass"] > 0, k
-    integer = k["kernel"] == "gemm" and not k["shape"].startswith("bf16")
-    compute = k["operations"] / (limits["int8_gops" if integer else "fma_gflops"] * 1e3)
+    peak = "fma_gflops"
+    if k["kernel"] == "gemm":
+        peak = "bf16_gflops" if k["shape"].startswith("bf16") else "int8_gops"
+    elif k["kernel"] == "attention":
+        peak = "bf16_gflops"
+    compute = k["operations"] / (limits[peak] * 1e3)
     memory = k["bytes"] / (limits["read_gbytes_per_s"] * 1e3)
     assert k["bound"] == ("compute" if compute > memory else "memory"), k
     percent = 100 * max(compute, memory) / k["microseconds"]
     assert abs(k["percent_of_bound"] - percent) < 1e-6 * percent, (k, percent)
-names = {"embed", "gemm", "quantise_rows", "rms_norm", "residual_add", "swiglu", "conv_silu", "gates", "l2_norm_qk",
+names = {"embed", "gemm", "round_rows", "quantise_rows", "rms_norm", "residual_add", "swiglu", "conv_silu", "gates", "l2_norm_qk",
          "gated_norm", "norm_rope", "kv_store", "sigmoid_gate", "delta_rule", "attention", "argmax", "weigh",
          "copy_state"}
 assert set(found) == names, set(found) ^ names
