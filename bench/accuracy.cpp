@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What int8 and int4 weights cost.
+// What rounded activations and int8 and int4 weights cost.
 //   bench_accuracy TEXT_FILE     the demo model on a text that it was not trained on
 //   bench_accuracy --shape NAME  random weights of that shape on random tokens: errors of logits
 //   only
@@ -20,20 +20,22 @@ namespace {
 
 constexpr std::int32_t kWindow = 1024;      // tokens read as one sequence
 constexpr std::int32_t kRandomTokens = 64;  // logits of 0.8B: 1 MB a token
-constexpr std::size_t kBf16 = 1;            // of the list, what a server has by default
+constexpr std::size_t kBf16 = 2;            // of the list, what a server has by default
 
 // make(format) loads or draws the weights; only one format is in memory twice.
 template <class Make>
 std::vector<bench::Candidate> candidates(const Make& make) {
   std::vector<bench::Candidate> list;
   const auto add = [&](std::string name, std::shared_ptr<const model::Weights> weights,
-                       model::KvType kv) {
+                       model::KvType kv,
+                       kernels::Activations activations = kernels::Activations::bf16) {
     std::fprintf(stderr, "%s: %s of matrices\n", name.c_str(),
                  format_bytes(model::matrix_bytes(*weights)).c_str());
-    list.push_back({std::move(name), bench::make_backend(std::move(weights), kv)});
+    list.push_back({std::move(name), bench::make_backend(std::move(weights), kv, activations)});
   };
   const auto plain = make(WeightFormat::bf16);
-  add("bf16, KV f32 (reference)", plain, model::KvType::f32);
+  add("bf16, KV f32, activations fp32", plain, model::KvType::f32, kernels::Activations::fp32);
+  add("bf16, activations fp32", plain, model::KvType::bf16, kernels::Activations::fp32);
   add("bf16", plain, model::KvType::bf16);
   for (const WeightFormat format : {WeightFormat::int8, WeightFormat::int4}) {
     add(model::format_name(format), make(format), model::KvType::bf16);
@@ -63,7 +65,7 @@ void random_shape(const std::string& name) {
   const auto list =
       candidates([&](WeightFormat format) { return model::random_weights(config, 1, format); });
   for (const bench::Accuracy& a : bench::measure_accuracy(list, tokens, kWindow)) {
-    std::printf("%-26s error of logits %6.3f %%, same likeliest token %6.2f %%\n", a.name.c_str(),
+    std::printf("%-31s error of logits %6.3f %%, same likeliest token %6.2f %%\n", a.name.c_str(),
                 100 * a.logit_error, 100 * a.agreement);
   }
 }

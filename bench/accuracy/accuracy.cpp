@@ -82,8 +82,9 @@ struct Sums {
 }  // namespace
 
 std::unique_ptr<model::Backend> make_backend(std::shared_ptr<const model::Weights> weights,
-                                             model::KvType kv) {
+                                             model::KvType kv, kernels::Activations activations) {
   model::CpuOptions options;
+  options.activations = activations;
   options.kv = kv;
   return model::make_cpu_backend(std::move(weights), options);
 }

@@ -29,9 +29,10 @@ struct Candidate {
   std::unique_ptr<model::Backend> backend;
 };
 
-/// A CPU backend on all threads, with keys and values of that type.
-std::unique_ptr<model::Backend> make_backend(std::shared_ptr<const model::Weights> weights,
-                                             model::KvType kv);
+/// A CPU backend on all threads, with keys, values and activations of these types.
+std::unique_ptr<model::Backend> make_backend(
+    std::shared_ptr<const model::Weights> weights, model::KvType kv,
+    kernels::Activations activations = kernels::Activations::bf16);
 
 /// Reads `tokens` in windows of `window`, each as a sequence of its own. The first of the list is
 /// the reference. One entry for each of the list. Memory: the logits of two windows.

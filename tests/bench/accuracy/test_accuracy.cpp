@@ -18,7 +18,8 @@ std::vector<bench::Candidate> all_formats(
     const std::function<std::shared_ptr<const model::Weights>(WeightFormat)>& make) {
   std::vector<bench::Candidate> list;
   const auto plain = make(WeightFormat::bf16);
-  list.push_back({"reference", bench::make_backend(plain, KvType::f32)});
+  list.push_back(
+      {"reference", bench::make_backend(plain, KvType::f32, kernels::Activations::fp32)});
   list.push_back({"bf16", bench::make_backend(plain, KvType::bf16)});
   for (const WeightFormat format : {WeightFormat::int8, WeightFormat::int4}) {
     list.push_back({model::format_name(format), bench::make_backend(make(format), KvType::bf16)});
