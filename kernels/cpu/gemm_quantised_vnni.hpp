@@ -50,11 +50,42 @@ struct QuantTileVnni {
     }
   }
 
+  /// Whether a strip's fp32 sums stay in registers from group to group, or wait in y.
+  static constexpr bool in_registers(int rows, int vectors) { return rows * vectors <= 12; }
+
+  /// Adds group g, whose weights begin at `group`, to a strip's fp32 sums.
+  template <int kRows, int kVectors>
+  CAIRN_INLINE static void fold_group(const QuantTile& t, int first, std::int64_t g,
+                                      const std::byte* group, const Ints (&sum)[kRows][kVectors],
+                                      __m512 (&total)[kRows][kVectors]) {
+    __m512 scale[kVectors];
+    CAIRN_UNROLL
+    for (int c = 0; c < kVectors; c += 2) {
+      const __m512i pairs = _mm512_loadu_si512(group + 32 * (first + c));
+      scale[c] = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+      scale[c + 1] = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(~0xffff)));
+    }
+    CAIRN_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const __m512 by = _mm512_set1_ps(t.scales[r * t.ld_groups + g]);
+      CAIRN_UNROLL
+      for (int c = 0; c < kVectors; ++c) {
+        float* const at = t.y + r * t.ldy + 16 * (first + c);
+        if constexpr (in_registers(kRows, kVectors)) {
+          total[r][c] = fold(sum[r][c], by, scale[c], total[r][c]);
+        } else {
+          const __m512 before = t.resume || g > 0 ? _mm512_loadu_ps(at) : _mm512_setzero_ps();
+          _mm512_storeu_ps(at, fold(sum[r][c], by, scale[c], before));
+        }
+      }
+    }
+  }
+
   /// Columns [16 first, 16 (first + kVectors)).
   template <int kRows, int kVectors, WeightFormat kFormat>
   static void strip(const QuantTile& t, int first) {
     constexpr std::int64_t kStep = kFormat == WeightFormat::int8 ? 4 : 8;
-    constexpr bool kInRegisters = kRows * kVectors <= 12;
+    constexpr bool kInRegisters = in_registers(kRows, kVectors);
     const std::byte* group = t.w;
     float* const y = t.y + 16 * first;
     __m512 total[kRows][kVectors];
@@ -90,27 +121,7 @@ struct QuantTileVnni {
           }
         }
       }
-      __m512 scale[kVectors];
-      CAIRN_UNROLL
-      for (int c = 0; c < kVectors; c += 2) {
-        const __m512i pairs = _mm512_loadu_si512(group + 32 * (first + c));
-        scale[c] = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
-        scale[c + 1] = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(~0xffff)));
-      }
-      CAIRN_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const __m512 by = _mm512_set1_ps(t.scales[r * t.ld_groups + g]);
-        CAIRN_UNROLL
-        for (int c = 0; c < kVectors; ++c) {
-          float* const at = y + r * t.ldy + 16 * c;
-          if constexpr (kInRegisters) {
-            total[r][c] = fold(sum[r][c], by, scale[c], total[r][c]);
-          } else {
-            const __m512 before = t.resume || g > 0 ? _mm512_loadu_ps(at) : _mm512_setzero_ps();
-            _mm512_storeu_ps(at, fold(sum[r][c], by, scale[c], before));
-          }
-        }
-      }
+      fold_group<kRows, kVectors>(t, first, g, group, sum, total);
     }
     if constexpr (kInRegisters) {
       each<kRows, kVectors>(
