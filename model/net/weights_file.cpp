@@ -61,6 +61,7 @@ std::string difference(std::string_view stored, const About& wanted) {
     }
     const std::string_view found = line.substr(name.size() + 1);
     if (found == value || (name == kSource && value.empty())) continue;
+    if (name == kSource) return "it was made of other files";
     return why.append(name).append(" is ").append(found).append(", expected ").append(value);
   }
   return stored.empty() ? "" : "it says more than is known here";
