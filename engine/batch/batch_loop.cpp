@@ -6,111 +6,22 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/batch/sequence.hpp"
-#include "engine/batch/share.hpp"
-#include "engine/batch/step_pace.hpp"
-#include "engine/batch/step_result.hpp"
+#include "engine/batch/batch_impl.hpp"
 
 namespace cairn::engine {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = StepClock;
 using Phase = Sequence::Phase;
 
-constexpr std::int32_t kBlocksAhead = 4;  // asked for at once for one decoding sequence
-// Prompt rows with logits in one step, over all prompts: each is a vocabulary of floats.
-constexpr std::int32_t kLogprobRows = 64;
+constexpr std::int32_t kBlocksAhead = 4;    // asked for at once for one decoding sequence
 constexpr std::int32_t kWorthKeeping = 16;  // tokens of a cancelled prompt
-constexpr std::int32_t kSettled = 4;        // tokens of an answer whose reader minds a pause
 
 double seconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Every row of its chunks then has logits.
-bool wants_prompt_logprobs(const Sequence& s) {
-  return s.spec().prompt_logprobs && s.spec().generated == 0 && s.phase() == Phase::prefilling;
-}
-
-struct Running {
-  explicit Running(SequenceSpec spec) : sequence(std::move(spec)) {}
-  Sequence sequence;
-  Clock::time_point started{};    // its first step
-  Clock::time_point prefilled{};  // end of its prompt
-};
-
-// A sequence's rows in the step that is being built.
-struct Part {
-  Running* running = nullptr;
-  std::int32_t rows = 0;
-  std::int32_t first_logits = 0;  // in the step's logits
-  std::int32_t logits = 0;        // rows of them
-  bool samples = false;           // from the last of them
-  std::size_t sample = 0;         // its number in the step's result
-};
-
 }  // namespace
-
-struct BatchLoop::Impl {
-  model::Backend& backend;
-  BatchOptions options;
-  std::int32_t vocab;  // sampled
-  StepResult result;
-  std::vector<std::unique_ptr<Running>> running;  // oldest first
-  bool stalled = false;                           // the last step could run nothing
-  std::int64_t restores = 0;                      // so far
-
-  // Of the step being built; members so that a step allocates nothing of its own.
-  std::vector<Part> parts;
-  std::vector<model::StepSlice> slices;
-  std::vector<Running*> prompts;
-  std::vector<PrefillClaim> claims;
-  PrefillShare share;
-  StepPace pace;
-  StepShape shape;
-
-  Impl(model::Backend& b, BatchOptions o)
-      : backend(b),
-        options(std::move(o)),
-        vocab(options.sampled_vocab > 0      ? options.sampled_vocab
-              : b.config().sampled_vocab > 0 ? b.config().sampled_vocab
-                                             : b.config().vocab_size),
-        result(b, vocab, options.isa),
-        pace(options.max_step_seconds) {
-    check(options.max_step_tokens > 0 && options.max_running > 0, "a batch without room");
-    check(options.max_step_seconds >= 0, "steps shorter than nothing");
-  }
-
-  Clock::time_point now() const { return options.now ? options.now() : Clock::now(); }
-
-  Running* find(SequenceId id) {
-    for (const auto& r : running) {
-      if (r->sequence.id() == id) return r.get();
-    }
-    return nullptr;
-  }
-
-  void end_cancelled(StepReport& report);
-  void plan(StepReport& report);
-  bool keeps_pace(std::int32_t budget) const;
-  void claim_prompts();
-  StepShape shape_with(std::int32_t budget);
-  void add_prompts(std::int32_t budget, StepReport& report);
-  void restore(StepReport& report);
-  void run(StepReport& report);
-  model::StepSlice ask_for(Part& part, std::int32_t first_logits);
-  void take_result(const Part& part, Clock::time_point now, StepReport& report);
-  bool finite(const Part& part) const;
-  void report_prompt(const Part& part, StepReport& report);
-  void append(const Part& part, StepReport& report);
-  void finish(Running& r, EndReason reason, Clock::time_point now, StepReport& report);
-  void fail(Running& r, Clock::time_point now, StepReport& report);
-  void preempt_youngest(StepReport& report);
-  template <class Take>
-  void distribute(std::int32_t blocks, Take&& take);
-  std::int32_t blocks_wanted() const;
-  void drop_ended();
-};
 
 void BatchLoop::Impl::end_cancelled(StepReport& report) {
   const auto at = now();
@@ -118,77 +29,6 @@ void BatchLoop::Impl::end_cancelled(StepReport& report) {
     if (r->sequence.cancelled()) finish(*r, EndReason::cancelled, at, report);
   }
   drop_ended();
-}
-
-void BatchLoop::Impl::plan(StepReport& report) {
-  parts.clear();
-  shape = {};
-  for (const auto& r : running) {
-    if (r->sequence.phase() != Phase::decoding || r->sequence.rows_covered() == 0) continue;
-    parts.push_back({.running = r.get(), .rows = 1});
-    ++shape.decode_rows;
-    shape.decode_context += r->sequence.progress();
-  }
-  report.decode_rows = shape.decode_rows;
-  claim_prompts();
-  // One row at least, so that a full house of decoding sequences does not stop every prompt.
-  add_prompts(std::max(options.max_step_tokens - report.decode_rows, 1), report);
-}
-
-// Whether the step is to be short for those that decode: not when all of them have only begun and
-// one step is all that the prompts take. Requests that come together then start together.
-bool BatchLoop::Impl::keeps_pace(std::int32_t budget) const {
-  if (!pace.cuts() || shape.decode_rows == 0) return false;
-  const bool settled = std::any_of(parts.begin(), parts.end(), [](const Part& part) {
-    return part.running->sequence.generated() >= kSettled;
-  });
-  std::int64_t left = 0;
-  for (const PrefillClaim& claim : claims) left += claim.left;
-  return settled || left > budget;
-}
-
-void BatchLoop::Impl::claim_prompts() {
-  prompts.clear();
-  claims.clear();
-  std::int32_t logprob_rows = kLogprobRows;  // the oldest take them
-  for (const auto& r : running) {
-    const Sequence& s = r->sequence;
-    if (s.phase() != Phase::prefilling) continue;
-    std::int32_t rows = std::min(s.prefill_left(), s.rows_covered());
-    if (wants_prompt_logprobs(s)) {
-      rows = std::min(rows, logprob_rows);
-      logprob_rows -= rows;
-    }
-    prompts.push_back(r.get());
-    claims.push_back({rows, s.prefill_left()});
-  }
-}
-
-// The step with so many rows left for prompts.
-StepShape BatchLoop::Impl::shape_with(std::int32_t budget) {
-  StepShape with = shape;
-  const auto shares = share.split(claims, budget);
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    const double rows = shares[i];
-    with.prefill_rows += shares[i];
-    with.prefill_context += rows * prompts[i]->sequence.progress() + rows * (rows - 1) / 2;
-  }
-  return with;
-}
-
-void BatchLoop::Impl::add_prompts(std::int32_t budget, StepReport& report) {
-  const StepShape full = shape_with(budget);
-  if (keeps_pace(budget)) {
-    budget = pace.rows(full.prefill_rows, [this](std::int32_t rows) { return shape_with(rows); });
-  }
-  shape = shape_with(budget);
-  report.prefill_rows = shape.prefill_rows;
-  report.prefill_context = shape.prefill_context;
-  report.rows_held_back = full.prefill_rows - shape.prefill_rows;
-  const auto shares = share.split(claims, budget);
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    if (shares[i] > 0) parts.push_back({.running = prompts[i], .rows = shares[i]});
-  }
 }
 
 void BatchLoop::Impl::restore(StepReport& report) {
