@@ -29,8 +29,10 @@ WeightMap parse_index(std::string_view json, const std::string& file) {
     const std::string& name = shard.text();
     if (!shard.is(json::Kind::string) || name.empty() || name == "." || name == ".." ||
         name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
-      throw LoadError(file + ": tensor " + tensor +
-                      ": expected the name of a file beside the index.");
+      throw LoadError(std::string(file)
+                          .append(": tensor ")
+                          .append(tensor)
+                          .append(": expected the name of a file beside the index."));
     }
     out.emplace_back(tensor, name);
   }
@@ -69,9 +71,10 @@ void Checkpoint::apply_index(std::string_view json) {
   for (const auto& [tensor, shard] : parse_index(json, source_)) {
     const auto it = tensors_.find(tensor);
     if (it == tensors_.end() || last_part(files_[it->second.file].name) != shard) {
-      throw LoadError(source_ + ": tensor " + tensor + " is not in " + shard +
-                      (it == tensors_.end() ? "" : " but in " + files_[it->second.file].name) +
-                      ", expected it there.");
+      std::string what = source_;
+      what.append(": tensor ").append(tensor).append(" is not in ").append(shard);
+      if (it != tensors_.end()) what.append(" but in ").append(files_[it->second.file].name);
+      throw LoadError(what.append(", expected it there."));
     }
   }
 }
@@ -113,8 +116,9 @@ Checkpoint Checkpoint::open_directory(const std::string& directory) {
     shards.clear();
     for (const auto& [shard, tensor] : shards_of(c.source_)) {
       if (!fs::is_regular_file(root / shard, ignored)) {
-        throw LoadError(c.source_ + ": tensor " + tensor + " is to be in " + shard +
-                        ", expected that file in the directory.");
+        std::string what = c.source_;
+        what.append(": tensor ").append(tensor).append(" is to be in ").append(shard);
+        throw LoadError(what.append(", expected that file in the directory."));
       }
       shards.push_back(shard);
     }
