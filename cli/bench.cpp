@@ -13,12 +13,12 @@
 #include "actors/open_device.hpp"
 #include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "base/json_text.hpp"
 #include "cli/commands.hpp"
 #include "cli/engine_flags.hpp"
 #include "cli/machine_limits.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_bundle.hpp"
-#include "engine/request/json_text.hpp"
 #include "kernels/cpu/ops.hpp"
 #include "kernels/cpu/thread_pool.hpp"
 #include "model/net/backend.hpp"
@@ -215,7 +215,7 @@ void measure(const actors::OpenDevice& device, const BenchFlags& flags, ReadBand
 }
 
 std::string to_json(const Report& r) {
-  engine::JsonWriter json;
+  JsonWriter json;
   json.begin_object().key("model").string(r.name).key("parameters").integer(r.parameters);
   json.key("device").string(r.backend.device).key("isa").string(r.backend.isa);
   json.key("weights").string(r.backend.weights).key("kv").string(r.backend.kv);

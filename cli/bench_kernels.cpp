@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/json_text.hpp"
 #include "cli/commands.hpp"
 #include "cli/kernel_cases.hpp"
 #include "cli/machine_limits.hpp"
-#include "engine/request/json_text.hpp"
 #include "kernels/cpu/peaks.hpp"
 #include "model/net/host_limits.hpp"
 
@@ -121,7 +121,7 @@ void print(const Result& r, const MachineLimits& m) {
 
 std::string to_json(const KernelFlags& flags, const KernelBench& on, const MachineLimits& m,
                     const std::vector<Result>& results) {
-  engine::JsonWriter json;
+  JsonWriter json;
   json.begin_object().key("shape").string(flags.shape);
   json.key("isa").string(kernels::to_string(on.ops.isa));
   json.key("threads").integer(on.pool.threads());
