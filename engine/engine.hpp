@@ -42,9 +42,9 @@ struct EngineOptions {
   // KV and states together, where the model runs; 0: a quarter of the host's free memory, at most 8
   // GiB, or nine tenths of what a CUDA device has left beside the model.
   std::uint64_t cache_bytes = 0;
-  int threads = 0;                  // 0: physical cores
-  std::string isa;                  // "": CAIRN_ISA, else the best there is
-  std::string kv = "bf16";          // bf16 | f32
+  int threads = 0;          // 0: physical cores
+  std::string isa;          // "": CAIRN_ISA, else the best there is
+  std::string kv = "bf16";  // bf16 | f32
   // What products with bf16 weights and a bf16 cache take: bf16, rounded | fp32 (the CPU)
   std::string activations = "bf16";
   std::int32_t context_length = 0;  // prompt + answer; 0: the model's

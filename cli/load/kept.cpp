@@ -29,7 +29,9 @@ std::uint64_t bytes_of(const Record& r) {
 
 void strip(Record& record) {
   // Not {}, which a vector takes for a list to copy into the memory that it has.
-  for (Tokens* tokens : {&record.planned.tokens, &record.prompt, &record.answer}) *tokens = Tokens();
+  for (Tokens* tokens : {&record.planned.tokens, &record.prompt, &record.answer}) {
+    *tokens = Tokens();
+  }
   for (std::string* text : {&record.question, &record.text, &record.digest, &record.target}) {
     *text = std::string();
   }

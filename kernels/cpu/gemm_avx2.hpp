@@ -57,8 +57,9 @@ struct TileAvx2 {
   }
 
   /// sum += a b in the register that has it: g++ 12 would take another one for half of the steps
-  /// and spill.
-  CAIRN_INLINE static void add_product(__m256& sum, __m256 a, __m256 b) {
+  /// and spill. The target stands here for who reads this header alone: clang checks the operands.
+  [[gnu::target("avx2,fma")]] CAIRN_INLINE static void add_product(__m256& sum, __m256 a,
+                                                                   __m256 b) {
     asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
   }
 
