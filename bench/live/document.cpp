@@ -18,6 +18,7 @@ namespace {
 std::unique_ptr<Engine> start(const DocumentOptions& options, const char* policy) {
   EngineOptions engine;
   engine.model = options.model;
+  engine.activations = options.activations;
   engine.threads = options.threads;
   engine.policy = policy;
   engine.cache_bytes = options.cache_bytes;

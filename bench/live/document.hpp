@@ -12,7 +12,8 @@ namespace cairn::bench {
 
 struct DocumentOptions {
   std::string model;
-  int threads = 0;  // 0: physical cores
+  std::string activations = "bf16";  // as EngineOptions has it
+  int threads = 0;                   // 0: physical cores
   std::uint64_t cache_bytes = std::uint64_t{4} << 30;
   std::int32_t document = 2000, question = 50, answer = 4;  // tokens
   int prompts = 8;        // of each kind: questions on the whole document, and leaving it anywhere

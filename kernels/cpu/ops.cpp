@@ -94,9 +94,9 @@ namespace shared {
 
 void embed_packed(const PackedMatrix& w, std::int64_t row, float* y) {
   if (w.format() != WeightFormat::bf16) return embed_quantised(w, row, y);
-  const Bf16* column = w.panel(row / kPanelColumns) + 2 * (row % kPanelColumns);
+  const Bf16* panel = w.panel(row / kPanelColumns);
   for (std::int64_t i = 0; i < w.k(); ++i) {
-    y[i] = to_float(column[i / 2 * 2 * kPanelColumns + i % 2]);
+    y[i] = to_float(panel[PackedMatrix::place(i, row % kPanelColumns)]);
   }
 }
 

@@ -86,6 +86,10 @@ class PackedMatrix {
     return reinterpret_cast<Bf16*>(buffer_.data() + static_cast<std::size_t>(p) * panel_bytes_);
   }
 
+  /// bf16: where column c (0..63) of one k stands among the values of a panel.
+  static constexpr std::int64_t place(std::int64_t k, std::int64_t c) {
+    return (k / 2 * kPanelColumns + c) * 2 + k % 2;
+  }
   /// Where the scale of column c (0..63) stands among the 64 of a group.
   static constexpr std::int64_t slot(std::int64_t c) {
     return (c / 32) * 32 + 2 * (c % 16) + (c % 32) / 16;

@@ -70,9 +70,8 @@ void unpack_panel(const PackedMatrix& m, std::int64_t panel, Bf16* rows) {
   for (std::int64_t begin = 0; begin < m.k(); begin += kStep) {
     const std::int64_t end = std::min(begin + kStep, m.k());
     for (std::int64_t c = 0; c < count; ++c) {
-      const std::int64_t slot = PackedMatrix::slot(c);
       for (std::int64_t i = begin; i < end; ++i) {
-        rows[c * m.k() + i] = from[i * kPanelColumns + slot];
+        rows[c * m.k() + i] = from[PackedMatrix::place(i, c)];
       }
     }
   }

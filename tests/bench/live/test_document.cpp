@@ -44,8 +44,10 @@ TEST_CASE("only every so manyeth answer is compared where that is asked") {
 }
 
 TEST_CASE("a restored state that is one bit off shows in the answers and is missed") {
+  DocumentOptions options = short_document();
+  options.activations = "fp32";  // rounding may hide so small a change from the answers
   cairn::actors::wrap_backends(cairn::actors::add_one_ulp_to_restored_states);
-  const DocumentResult r = measure_document(short_document());
+  const DocumentResult r = measure_document(options);
   cairn::actors::wrap_backends({});
   CHECK(r.different > 0);
   CHECK(r.different < r.compared);  // the first found nothing to restore

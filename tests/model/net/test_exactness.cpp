@@ -146,7 +146,9 @@ TEST_CASE("every instruction set gives the same bits") {
 
 TEST_CASE("the suite notices one unit in the last place of a restored state or key") {
   for (const char* shape : {"tiny", "demo"}) {
-    const auto make = cpu(random_weights(shape_by_name(shape), 11), kernels::detect_isa());
+    // Rounded activations may hide so small a change from the outputs.
+    const auto make =
+        cpu(random_weights(shape_by_name(shape), 11), kernels::detect_isa(), Activations::fp32);
     INFO(shape);
     CHECK(testing::detects_one_ulp(make, false));
     CHECK(testing::detects_one_ulp(make, true));

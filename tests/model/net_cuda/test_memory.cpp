@@ -40,8 +40,7 @@ Bytes read(Arena& arena, const std::byte* from, std::size_t bytes) {
 // Element (i, j) of a packed matrix.
 float value(const kernels::PackedMatrix& m, std::int64_t i, std::int64_t j) {
   using kernels::kPanelColumns;
-  return to_float(m.panel(
-      i / kPanelColumns)[j * kPanelColumns + kernels::PackedMatrix::slot(i % kPanelColumns)]);
+  return to_float(m.panel(i / kPanelColumns)[kernels::PackedMatrix::place(j, i % kPanelColumns)]);
 }
 
 template <class T>
