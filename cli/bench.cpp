@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "actors/engine_setup.hpp"
@@ -88,10 +89,10 @@ struct Report {
   double share_of_reads(const DecodeRun& run) const {
     return gbytes(run.speed.per_second()) / run.read_gbytes();
   }
-  // By its share of the reads.
+  // By its share of the reads; of an even number the lower one of the two in the middle.
   DecodeRun median_decode() const {
     std::vector<DecodeRun> runs = decode;
-    const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+    const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
     std::nth_element(runs.begin(), middle, runs.end(), [this](const auto& a, const auto& b) {
       return share_of_reads(a) < share_of_reads(b);
     });
@@ -177,15 +178,19 @@ double seconds_of(const std::function<void()>& work) {
 DecodeRun decode(Sequence& sequence, const BenchFlags& flags, ReadBandwidth* reads) {
   constexpr std::int32_t kTokens = 4;  // between two reads
   constexpr int kPasses = 6;
+  // Longer than idle threads spin: those of the model would keep a core from those that read.
+  constexpr std::chrono::milliseconds kUntilAsleep{1};
   DecodeRun run;
   run.speed.tokens = flags.decode_tokens;
   const auto read = [&] {
     if (!reads) return;
+    std::this_thread::sleep_for(kUntilAsleep);
     // The fastest of some: a thread that was asleep may share a core with the other for a while.
     double fastest = reads->pass();
     for (int i = 1; i < kPasses; ++i) fastest = std::min(fastest, reads->pass());
     run.read_seconds += fastest;
     ++run.reads;
+    std::this_thread::sleep_for(kUntilAsleep);
   };
   sequence.restart();
   sequence.prefill(flags.decode_from);
@@ -229,22 +234,18 @@ std::string to_json(const Report& r) {
   }
   json.key("prefill").begin_array();
   for (const Speed& s : r.prefill) {
-    json.begin_object()
-        .key("tokens")
-        .integer(s.tokens)
-        .key("prefill_tokens_per_s")
-        .number(s.per_second());
+    json.begin_object().key("tokens").integer(s.tokens);
+    json.key("prefill_tokens_per_s").number(s.per_second());
     json.key("gflops").number(r.prefill_gflops(s));
     if (r.limits) {
-      json.key(r.integer()   ? "percent_of_int8"
-               : r.rounded() ? "percent_of_bf16"
-                             : "percent_of_fma");
-      json.number(r.prefill_percent(s));
+      const char* const products = r.rounded() ? "percent_of_bf16" : "percent_of_fma";
+      json.key(r.integer() ? "percent_of_int8" : products).number(r.prefill_percent(s));
     }
     json.end_object();
   }
   json.end_array().key("decode_tokens_per_s").number(r.best_decode());
   json.key("decode_gbytes_per_s").number(r.gbytes(r.best_decode()));
+  json.key("decode_bytes_per_token").number(r.decode_bytes);
   if (r.limits) {
     const DecodeRun median = r.median_decode();
     json.key("percent_of_reads").number(100 * r.share_of_reads(median));
@@ -325,17 +326,16 @@ int bench_model(const BenchFlags& flags) {
   report.backend = device.backend->info();
   report.decode_bytes =
       weight_bytes(report, *weights) + state_and_kv_bytes(device.backend->layout(), flags);
-  // Before and after: what else runs on a shared machine moves its memory's speed twofold within
-  // seconds.
-  const bool cpu = report.backend.device == "cpu";
-  const auto limits = [&] { return measure_machine(report.backend.threads, report.backend.isa); };
-  if (cpu) {
-    report.limits = limits();
-    const auto isa = kernels::choose_isa(report.backend.isa);
+  if (report.backend.device == "cpu") {
+    const kernels::Ops& ops = kernels::ops(kernels::choose_isa(report.backend.isa).value());
     kernels::ThreadPool pool(report.backend.threads);
-    ReadBandwidth reads(pool, kernels::ops(isa.value()));
-    measure(device, flags, &reads, report);
-    report.limits = best_of(*report.limits, limits());
+    // Before and after, for what else runs on a shared machine.
+    report.limits = measure_machine(pool, ops);
+    {
+      ReadBandwidth reads(pool, ops);
+      measure(device, flags, &reads, report);
+    }
+    report.limits = best_of(*report.limits, measure_machine(pool, ops));
   } else {
     measure(device, flags, nullptr, report);
   }
@@ -360,8 +360,7 @@ void add_bench(CLI::App& app, Action& action) {
   add_bench_serve(*command, action);
   CLI::App* bench = command->add_subcommand("model", "Prefill and decode speed of a model alone");
   bench->footer(
-      "Best of several runs. On the CPU, prefill is compared with multiply-adds of the same run, "
-      "and\n"
+      "Best of several runs. On the CPU, prefill is compared with a loop of its products alone,\n"
       "decoding (its median run) with memory reads between its tokens: memory that others use\n"
       "changes its speed within seconds. A model that fits the caches can exceed them.\n"
       "Example:\n  cairn bench model --shape qwen3.5-0.8b --lengths 128,512,2048 --json");
@@ -373,6 +372,7 @@ void add_bench(CLI::App& app, Action& action) {
   bench->get_option("--gemm")->check(CLI::IsMember({"exact", "cublaslt"}));
   bench->get_option("--threads")->check(CLI::Range(0, 1024));
   bench->get_option("--kv")->check(CLI::IsMember({"bf16", "f32"}));
+  bench->get_option("--activations")->check(CLI::IsMember({"bf16", "fp32"}));
   bench->add_option("--lengths", flags->lengths, "Prompt lengths, as in 128,512,2048")
       ->delimiter(',')
       ->check(CLI::Range(1, 262144))

@@ -5,12 +5,10 @@
 #include <chrono>
 #include <vector>
 
-#include "base/check.hpp"
 #include "kernels/cpu/ops.hpp"
 #include "kernels/cpu/packed.hpp"
 #include "kernels/cpu/peaks.hpp"
 #include "kernels/cpu/thread_pool.hpp"
-#include "model/net/host_limits.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -88,13 +86,6 @@ double ReadBandwidth::pass() {
     d.sums[static_cast<std::size_t>(t)] = d.ops.sum(first + from, kPart * (t + 1) / threads - from);
   });
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-MachineLimits measure_machine(int threads, const std::string& isa) {
-  const auto chosen = kernels::choose_isa(isa);
-  if (!chosen) throw LoadError(chosen.error().message);
-  kernels::ThreadPool pool(threads > 0 ? threads : model::default_threads());
-  return measure_machine(pool, kernels::ops(*chosen));
 }
 
 MachineLimits measure_machine(kernels::ThreadPool& pool, const kernels::Ops& ops) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 namespace cairn::kernels {
 class ThreadPool;
@@ -19,11 +18,7 @@ struct MachineLimits {
   double read_gbytes_per_s = 0;  // streaming reads from memory
 };
 
-/// With `threads` threads (0: physical cores, as the backend) at an instruction set ("": the best).
-/// Takes about a second and 512 MiB.
-MachineLimits measure_machine(int threads, const std::string& isa);
-
-/// The same with threads that exist already.
+/// With all threads of a pool. Takes about a second and 512 MiB.
 MachineLimits measure_machine(kernels::ThreadPool& pool, const kernels::Ops& ops);
 
 /// Streaming reads a little at a time, between pieces of what they are compared with: a shared

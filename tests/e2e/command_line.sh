@@ -137,7 +137,10 @@ two=$(echo 'Hello' | "$cairn" run --model demo --max-tokens 8 --temperature 0 --
 import json, sys
 r = json.load(sys.stdin)
 assert r["decode_tokens_per_s"] > 0 and len(r["prefill"]) == 2, r
-assert r["device"] == "cpu" and r["limits"]["fma_gflops"] > 0, r' || fail "bench model"
+assert r["device"] == "cpu" and r["limits"]["fma_gflops"] > 0, r
+run = r["median_decode"]
+share = r["decode_bytes_per_token"] * run["decode_tokens_per_s"] / run["read_gbytes_per_s"] / 1e7
+assert abs(r["percent_of_reads"] - share) < 1e-6 * share, r' || fail "bench model"
 
 "$cairn" bench serve --model demo --threads 1 --cache-bytes 64MiB --requests 12 --document-tokens 120 --question-tokens 10 --opening-tokens 40 \
   --message-tokens 10 --turns 2 --max-tokens 3 --concurrency 2 --drop-cache first --verify --each --json - --html "$work/load.html" \
