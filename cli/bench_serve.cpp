@@ -25,8 +25,9 @@ namespace cairn::cli {
 namespace {
 
 std::string described(const EngineInfo& info) {
-  return info.device + ", " + info.isa + ", weights " + info.weights + ", KV " + info.kv + ", " +
-         std::to_string(info.threads) + " threads, policy " + info.policy;
+  return info.device + ", " + info.isa + ", weights " + info.weights + ", KV " + info.kv +
+         ", activations " + info.activations + ", " + std::to_string(info.threads) +
+         " threads, policy " + info.policy;
 }
 
 /// What is asked for once it has begun; then, on a terminal, one line that is written again.
@@ -97,8 +98,7 @@ void write_report(const load::Report& report, const ServeBenchFlags& flags) {
     }
   };
   const auto print = [&](std::FILE* file, const std::string& content) {
-    std::fputs(content.c_str(), file);
-    if (std::fflush(file) != 0)
+    if (std::fputs(content.c_str(), file) < 0 || std::fflush(file) != 0)
       problem = "the report cannot be printed: " + std::string(std::strerror(errno));
   };
   const bool json_out = flags.json == "-";

@@ -32,6 +32,8 @@ class Asker {
   std::string ask(Record& record) const;
   /// Fills the rest in.
   void take(Record& record, const http::ClientAnswer& answer);
+  /// What was said in a conversation that has ended.
+  void forget(std::int64_t session) { said_.erase(session); }
   /// A new pass: conversations begin anew, and times count from now.
   void restart();
   double seconds(http::ClientAnswer::Clock::time_point at) const;

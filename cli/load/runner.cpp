@@ -67,9 +67,11 @@ class Run {
         waiting_.clear();
         client_.cancel();
       }
-      while (due()) start();
+      // One by one: where arrivals outrun the sending, answers and a stop still have their turn.
+      if (due()) start();
       if (exhausted_ && running_.empty()) break;
-      if (auto answer = answers_->take(wake_at())) finish(answer->first, answer->second);
+      const Clock::time_point until = due() ? Clock::now() : wake_at();
+      if (auto answer = answers_->take(until)) finish(answer->first, answer->second);
       if (Clock::now() < report) continue;
       report = Clock::now() + kLook;
       if (progress) progress(so_far());
@@ -129,6 +131,7 @@ class Run {
       record.error = "earlier turn";
       record.message = "a turn before this one was not answered";
       ++failed_;
+      if (record.planned.last) asker_.forget(session);
       sink_(std::move(record));
       return;
     }
@@ -150,6 +153,7 @@ class Run {
     asker_.take(record, answer);
     look_at(answer);
     const std::int64_t session = record.planned.session;
+    if (record.planned.last) asker_.forget(session);
     const double ended = record.ended;
     if (answer.failure != http::ClientFailure::cancelled) {
       ++(record.answered() ? answered_ : failed_);

@@ -135,6 +135,7 @@ Planned Workload::message() {
   Planned planned;
   planned.kind = Kind::chat;
   planned.turn = static_cast<std::int32_t>(round % options_.turns);
+  planned.last = planned.turn + 1 == options_.turns;
   planned.session =
       round / options_.turns * options_.conversations + messages_ % options_.conversations;
   ++messages_;

@@ -44,6 +44,7 @@ struct Planned {
   Kind kind = Kind::documents;
   std::int64_t session = -1;  // the conversation, numbered from 0; -1: none
   std::int32_t turn = 0;      // of the conversation, from 0
+  bool last = false;          // of its turns
   Tokens tokens;              // the whole prompt; of a conversation the new message
 };
 

@@ -2,6 +2,8 @@
 // Loads on a server in front of an engine that does what the test says.
 #include "cli/load/load.hpp"
 
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -9,6 +11,7 @@
 #include "base/check.hpp"
 #include "tests/http/serving.hpp"
 #include "tests/support/no_descriptors.hpp"
+#include "tests/support/sanitized.hpp"
 
 using namespace cairn;
 using namespace cairn::load;
@@ -42,19 +45,38 @@ WorkloadOptions with_vocabulary(WorkloadOptions options, std::int32_t vocabulary
   return options;
 }
 
-/// One pass by the runner alone, which gives whole records.
+/// The runner with no load around it.
+struct Alone {
+  explicit Alone(const LoadOptions& options)
+      : limits(options.limits),
+        client(http::Client::open(options.url).take()),
+        asker(options.ask),
+        workload(with_vocabulary(options.workload)) {
+    asker.restart();
+  }
+  RunResult operator()(const Sink& sink) {
+    const Source source = [this] {
+      if (++planned == stop_at) stop = true;
+      return workload.next();
+    };
+    return run(*client, asker, source, sink, limits, stop);
+  }
+
+  RunLimits limits;
+  std::unique_ptr<http::Client> client;
+  Asker asker;
+  Workload workload;
+  std::atomic<bool> stop{false};
+  int planned = 0, stop_at = -1;
+};
+
+/// What the runner gives, whole records.
 std::vector<Record> records_of(const LoadOptions& options, RunResult* result = nullptr,
                                const std::function<void()>& before = {}) {
-  const auto client = http::Client::open(options.url).take();
-  Asker asker(options.ask);
-  asker.restart();
-  Workload workload(with_vocabulary(options.workload));
-  const std::atomic<bool> stop{false};
+  Alone alone(options);
   std::vector<Record> records;
   if (before) before();
-  const RunResult got = run(
-      *client, asker, [&] { return workload.next(); },
-      [&](Record record) { records.push_back(std::move(record)); }, options.limits, stop);
+  const RunResult got = alone([&](Record record) { records.push_back(std::move(record)); });
   if (result) *result = got;
   return records;
 }
@@ -164,6 +186,37 @@ TEST_CASE("a turn whose conversation broke off is not sent") {
         std::map<std::string, std::int64_t>{{"earlier turn", 4}, {"status 500", 2}});
 }
 
+TEST_CASE("a conversation that has ended is forgotten, whether it was answered or not") {
+  Serving s;
+  std::atomic<int> calls{0};
+  s.engine->set_script([&](FakeRun& run) {
+    if (++calls == 4) return run.fail(ErrorCode::internal, "broken");
+    run.started();
+    run.text("a");
+    run.finish();
+  });
+  Alone alone(options_for(s, Kind::chat));
+  int answered = 0;
+  alone([&](const Record& record) { answered += record.answered() ? 1 : 0; });
+  CHECK(answered == 4);
+  for (const std::int64_t session : {0, 1}) {
+    Planned first;
+    first.session = session;
+    CHECK(alone.asker.may_ask(first));
+  }
+}
+
+TEST_CASE("arrivals that outrun the sending do not keep a stop from being seen") {
+  Serving s;
+  auto options = options_for(s, Kind::short_prompts);
+  options.limits.rate = 1e6;
+  options.limits.requests = 1000;
+  Alone alone(options);
+  alone.stop_at = 10;
+  alone([](const Record&) {});
+  CHECK(alone.planned == 10);
+}
+
 TEST_CASE("the closed loop holds so many requests and no more") {
   Serving s;
   std::atomic<int> running{0}, most{0};
@@ -268,6 +321,7 @@ TEST_CASE("errors are counted by kind, and a server that dies leaves what was me
 }
 
 TEST_CASE("a client at its own limits is not taken for a server that is gone") {
+  if (kSanitized) return;
   Serving s;
   auto options = options_for(s, Kind::short_prompts);
   std::optional<NoDescriptors> none;
