@@ -23,8 +23,8 @@ PEER_BEST = {
 }
 
 
-LIMITS = {"read_gbytes_per_s": "reads {} GB/s", "fma_gflops": "FMA {} GFLOP/s", "bf16_gflops": "VDPBF16PS {} GFLOP/s",
-          "int8_gops": "VNNI {} GOP/s"}
+LIMITS = {"read_gbytes_per_s": "reads {} GB/s", "fma_gflops": "FMA {} GFLOP/s",
+          "bf16_gflops": "bf16 products {} GFLOP/s", "int8_gops": "int8 products {} GOP/s"}
 
 
 def _limits(rounds):
