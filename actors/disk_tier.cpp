@@ -27,6 +27,8 @@ std::uint64_t bytes_under(const std::filesystem::path& dir) {
   for (fs::recursive_directory_iterator it(dir, error), end; !error && it != end;
        it.increment(error)) {
     struct stat info {};
+    // Stores hold files only; whatever else was named by mistake is not walked through.
+    if (it.depth() > 0) it.disable_recursion_pending();
     const bool regular = it->symlink_status(gone).type() == fs::file_type::regular;
     if (regular && ::stat(it->path().c_str(), &info) == 0) {
       sum += static_cast<std::uint64_t>(info.st_blocks) * kStatBlock;

@@ -12,7 +12,8 @@ namespace {
 
 // A page fault elsewhere may wait for as much as one call does.
 constexpr std::size_t kPiece = std::size_t{2} << 20;
-constexpr int kNice = 10;  // a tenth of a busy core
+constexpr int kNice = 10;           // a tenth of a busy core
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which headers before glibc 2.35 lack
 
 }  // namespace
 
@@ -72,7 +73,7 @@ void PageAhead::work() {
 bool PageAhead::populate(std::int32_t slot) const {
   for (std::size_t at = 0; at < stride_; at += kPiece) {
     const std::size_t bytes = std::min(kPiece, stride_ - at);
-    if (stop_.load() || ::madvise(data(slot) + at, bytes, MADV_POPULATE_WRITE) != 0) return false;
+    if (stop_.load() || ::madvise(data(slot) + at, bytes, kPopulateWrite) != 0) return false;
   }
   return true;
 }

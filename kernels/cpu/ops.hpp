@@ -116,9 +116,9 @@ struct Ops {
 
   /// bf16 weights: y[r, c] = sum over k of x[r, k] w[c, k], pairs of k ascending and the odd k of
   /// each first, one fma a step, for the columns of panels [panel_begin, panel_end). Columns past n
-  /// are not written. Split over panels (any range); not over rows, because each call reads its
-  /// panels from memory once for all rows. For many rows ldx * 4 bytes should not be a multiple of
-  /// 4096 (rows then share cache sets): pad by 16.
+  /// are not written. Split over panels (any range), and over rows where these are many: each call
+  /// reads its panels from memory once for all its rows. For many rows ldx * 4 bytes should not be
+  /// a multiple of 4096 (rows then share cache sets): pad by 16.
   void (*gemm)(const PackedMatrix& w, std::int64_t panel_begin, std::int64_t panel_end,
                const float* x,  // [rows, ldx] fp32, k values each
                std::int64_t ldx, std::int64_t rows,

@@ -3,6 +3,7 @@
 #include "model/net/container_limits.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>

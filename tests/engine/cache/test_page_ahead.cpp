@@ -2,6 +2,7 @@
 #include "engine/cache/page_ahead.hpp"
 
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -16,6 +17,12 @@ using namespace cairn;
 using namespace cairn::engine;
 
 namespace {
+
+// Where the system gives huge pages unasked, one touch would bring a slot's neighbours.
+struct SmallPages {
+  SmallPages() { REQUIRE(::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0); }
+  ~SmallPages() { ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0); }
+};
 
 std::size_t resident_bytes(const std::byte* p, std::size_t n) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -39,6 +46,7 @@ bool soon(Ready ready) {
 }  // namespace
 
 TEST_CASE("slots have their pages before they are handed out, as far as there is room") {
+  const SmallPages small;
   constexpr std::size_t kStride = 64 << 10;
   constexpr std::int32_t kSlots = 16;
   void* p =
@@ -68,6 +76,7 @@ TEST_CASE("slots have their pages before they are handed out, as far as there is
 }
 
 TEST_CASE("large states have pages ahead, never more than the budget has left") {
+  const SmallPages small;
   constexpr model::MemoryLayout kLayout{.kv_block_bytes = 256 << 10, .state_bytes = 2 << 20};
   constexpr std::uint64_t kBudget = 16 << 20;
   MemoryPools pools(kLayout, kBudget);
