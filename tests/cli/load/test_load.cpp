@@ -141,9 +141,9 @@ TEST_CASE("a turn carries all that was said before it, and follows the answer to
     options.limits.concurrency = 4;
     if (open) options.limits.rate = 2000;
     const auto records = records_of(options);
-    std::vector<Tokens> messages;
+    std::vector<Tokens> messages(6);
     Workload workload(with_vocabulary(options.workload));
-    for (int i = 0; i < 6; ++i) messages.push_back(workload.next().tokens);
+    for (Tokens& message : messages) message = workload.next().tokens;
     std::map<std::int64_t, Tokens> said;
     REQUIRE(records.size() == 6);
     for (const Record& r : records) {
