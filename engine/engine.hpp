@@ -54,7 +54,7 @@ struct EngineOptions {
   std::int32_t max_step_tokens = 0;  // rows of a step: a long prompt is cut into chunks
   // Milliseconds that a step with running streams in it should take at most: prompts beside them
   // get fewer rows a step. 0: as many as fit.
-  std::int32_t max_step_ms = 100;
+  std::int32_t max_step_ms = 120;
   std::int32_t queue_limit = 1024;             // requests waiting, running ones not counted
   std::int64_t queue_token_limit = 8'388'608;  // prompt tokens waiting
   std::int64_t queue_byte_limit = 64 << 20;    // prompt text waiting, whatever it will be in tokens
