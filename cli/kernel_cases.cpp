@@ -44,8 +44,7 @@ const std::vector<std::string>& kernel_names() {
 
 namespace {
 
-constexpr std::int64_t kRoundGrain = 16;      // of the backend, rows
-constexpr std::int64_t kQuantiseGrain = 8;    // of the backend, rows
+constexpr std::int64_t kRoundGrain = 8;       // of the backend, rows
 constexpr std::int64_t kCopyGrain = 1 << 18;  // of the backend, bytes
 constexpr std::int64_t kSomePrime = 4099;     // rows of a table that share no memory
 
@@ -139,16 +138,10 @@ class ProductBench {
     const std::int64_t k = product_.k;
     rows_memory_ = kernels::HugeBuffer(kernels::RoundedRows::bytes(rows, k));
     rounded_ = kernels::RoundedRows::over({rows_memory_.data(), rows_memory_.size()}, rows, k);
-    KernelCase one = named("round_rows", rows);
-    one.bytes = static_cast<double>(4 * rows * k);  // what it writes stays in a cache
-    ColdArray x(rows * ldx_, on_);
-    one.work = [&](std::int64_t round) {
-      on_.split(rows, kRoundGrain, [&](std::int64_t begin, std::int64_t end) {
-        on_.ops.round_rows(x.at(round), ldx_, begin, end, rounded_);
-      });
-    };
-    one.work(0);
-    if (on_.wants("round_rows")) take(one);
+    make_rows("round_rows", rows, take,
+              [this](const float* x, std::int64_t begin, std::int64_t end) {
+                on_.ops.round_rows(x, ldx_, begin, end, rounded_);
+              });
   }
 
   /// Leaves the quantised rows for the products.
@@ -157,16 +150,24 @@ class ProductBench {
     rows_memory_ = kernels::HugeBuffer(kernels::QuantRows::bytes(rows, k, format_));
     quantised_ =
         kernels::QuantRows::over({rows_memory_.data(), rows_memory_.size()}, rows, k, format_);
-    KernelCase one = named("quantise_rows", rows);
-    one.bytes = static_cast<double>(4 * rows * k);  // what it writes stays in a cache
+    make_rows("quantise_rows", rows, take,
+              [this](const float* x, std::int64_t begin, std::int64_t end) {
+                on_.ops.quantise_rows(x, ldx_, begin, end, quantised_);
+              });
+  }
+
+  /// make(x, begin, end) rounds these rows of x; `kernel` is what the case is called.
+  template <class Make>
+  void make_rows(const char* kernel, std::int64_t rows, const TakeCase& take, Make make) {
+    KernelCase one = named(kernel, rows);
+    one.bytes = static_cast<double>(4 * rows * product_.k);  // what it writes stays in a cache
     ColdArray x(rows * ldx_, on_);
     one.work = [&](std::int64_t round) {
-      on_.split(rows, kQuantiseGrain, [&](std::int64_t begin, std::int64_t end) {
-        on_.ops.quantise_rows(x.at(round), ldx_, begin, end, quantised_);
-      });
+      on_.split(rows, kRoundGrain,
+                [&](std::int64_t begin, std::int64_t end) { make(x.at(round), begin, end); });
     };
     one.work(0);
-    if (on_.wants("quantise_rows")) take(one);
+    if (on_.wants(kernel)) take(one);
   }
 
   void multiply(std::int64_t rows, const TakeCase& take) {

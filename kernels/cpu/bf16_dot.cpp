@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What VDPBF16PS multiplies: attention over a bf16 cache, products of rounded rows.
+//
 // Everything that the kernels include comes before the target is raised, so that no inline function
 // of a shared header is compiled for it: the linker could pick that copy for everyone.
 #include <immintrin.h>
@@ -19,6 +21,7 @@
 #endif
 
 #include "kernels/cpu/attention_body.hpp"
+#include "kernels/cpu/gemm_bf16_dot.hpp"
 #include "kernels/cpu/vec_avx512.hpp"
 
 namespace cairn::kernels {
@@ -65,6 +68,17 @@ void shared::attention_dot(const AttentionArgs& a) {
 void shared::attention_range_dot(const AttentionArgs& a, std::int64_t range, float* partial) {
   by_dots(a) ? AttentionRows<DotProducts>::range(a, range, partial)
              : kAvx512.attention_range(a, range, partial);
+}
+
+void shared::round_rows_bf16(const float* x, std::int64_t ldx, std::int64_t row_begin,
+                             std::int64_t row_end, const RoundedRows& to) {
+  RoundRowsBf16::run(x, ldx, row_begin, row_end, to);
+}
+
+void shared::gemm_rounded_bf16(const PackedMatrix& w, std::int64_t panel_begin,
+                               std::int64_t panel_end, const RoundedRows& x, std::int64_t row_begin,
+                               std::int64_t rows, float* y, std::int64_t ldy) {
+  Gemm<Bf16DotTile>::rounded(w, panel_begin, panel_end, x, row_begin, rows, y, ldy);
 }
 
 }  // namespace cairn::kernels
