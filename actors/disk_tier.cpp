@@ -11,6 +11,7 @@
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "engine/cache/disk_root.hpp"
 #include "model/net/config.hpp"
 
 namespace cairn::actors {
@@ -66,6 +67,25 @@ std::string device_kind(const std::string& device) {
                                                                      : device;
 }
 
+// What cannot work in a while either ends the start.
+std::unique_ptr<engine::DiskStore> go_without(const Error& why) {
+  if (why.code == ErrorCode::bad_request) throw LoadError(why.message);
+  log(LogLevel::warning, "serving without a disk cache: " + why.message);
+  return nullptr;
+}
+
+// A store opened with so little room would delete the states that it holds.
+std::unique_ptr<engine::DiskStore> default_too_small(const EngineOptions& options,
+                                                     std::uint64_t least) {
+  const auto usable = engine::DiskRoot::open(options.disk_dir, true);
+  if (!usable) return go_without(usable.error());
+  return go_without({ErrorCode::unavailable,
+                     "a quarter of what is free for " + options.disk_dir + " is " +
+                         format_bytes(options.disk_bytes) + " and holds no state below " +
+                         format_bytes(least) + "; --disk-bytes sets what it may take",
+                     {}});
+}
+
 }  // namespace
 
 std::uint64_t default_disk_bytes(const std::string& dir, std::optional<std::uint64_t> free) {
@@ -103,6 +123,7 @@ std::unique_ptr<engine::DiskStore> open_disk_tier(EngineOptions& options,
   }
   if (options.disk_bytes == 0) {
     options.disk_bytes = default_disk_bytes(options.disk_dir, free_bytes_at(options.disk_dir));
+    if (options.disk_bytes < least) return default_too_small(options, least);
   }
   engine::DiskOptions disk;
   disk.dir = options.disk_dir;
@@ -112,10 +133,7 @@ std::unique_ptr<engine::DiskStore> open_disk_tier(EngineOptions& options,
   disk.layout = layout;
   disk.arena = std::move(arena);
   auto opened = engine::DiskStore::open(std::move(disk));
-  if (opened) return opened.take();
-  if (opened.error().code == ErrorCode::bad_request) throw LoadError(opened.error().message);
-  log(LogLevel::warning, "serving without a disk cache: " + opened.error().message);
-  return nullptr;
+  return opened ? opened.take() : go_without(opened.error());
 }
 
 }  // namespace cairn::actors

@@ -23,9 +23,9 @@ std::uint64_t default_disk_bytes(const std::string& dir, std::optional<std::uint
 
 /// Opens options.disk_dir, for states that lie in `arena` where there is one, and sets
 /// options.disk_bytes where it is 0. Null where no directory is named, and, with a warning in the
-/// log, where it is there and cannot be written now (full, read-only). Throws LoadError where it
-/// cannot be used at all: no directory, not to be made, somebody else's, another process's, no
-/// cache; or where it is to hold less than a state.
+/// log, where it is there and cannot be written now (full, read-only) or its default size holds no
+/// state. Throws LoadError where it cannot be used at all: no directory, not to be made, somebody
+/// else's, another process's, no cache; or where it is to hold less than a state.
 std::unique_ptr<engine::DiskStore> open_disk_tier(EngineOptions& options,
                                                   const engine::ModelBundle& bundle,
                                                   const model::BackendInfo& backend,

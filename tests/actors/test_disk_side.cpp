@@ -7,7 +7,9 @@
 #include "actors/disk_desk.hpp"
 #include "actors/disk_side.hpp"
 #include "actors/disk_tier.hpp"
+#include "base/check.hpp"
 #include "base/failpoints.hpp"
+#include "base/log.hpp"
 #include "engine/cache/disk_directory.hpp"
 #include "engine/placement/policy_names.hpp"
 #include "metrics/metrics.hpp"
@@ -263,4 +265,24 @@ TEST_CASE("what a store holds already is not missing from its default size") {
   CHECK(bytes >= kFree / 4);
   CHECK(bytes < (kFree + kHeld / 2) / 4);
   CHECK(default_disk_bytes(dir.path(), std::nullopt) == std::uint64_t{64} << 30U);
+}
+
+TEST_CASE("a default disk size that holds no state is told with its flag, and served without") {
+  const cairn::testing::TempDir dir;
+  EngineOptions options;
+  options.disk_dir = dir.file("cache");
+  std::string said;
+  set_log_sink([&](LogLevel, std::string_view line) { said += line; });
+  model::MemoryLayout layout = kLayout;
+  layout.state_bytes = std::size_t{1} << 50U;  // beyond any default
+  CHECK(open_disk_tier(options, {}, {}, layout, nullptr) == nullptr);
+  CHECK_THAT(said, Catch::Contains("serving without a disk cache") &&
+                       Catch::Contains("holds no state below") && Catch::Contains("--disk-bytes"));
+  CHECK(std::filesystem::exists(options.disk_dir));
+  options.disk_dir = dir.file("file");
+  options.disk_bytes = 0;
+  dir.write("file", "x");
+  CHECK_THROWS_WITH(open_disk_tier(options, {}, {}, layout, nullptr),
+                    Catch::Contains("the cache directory"));
+  set_log_sink({});
 }
