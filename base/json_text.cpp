@@ -153,14 +153,10 @@ JsonWriter& JsonWriter::integer(std::int64_t value) { return digits(value); }
 JsonWriter& JsonWriter::unsigned_integer(std::uint64_t value) { return digits(value); }
 
 JsonWriter& JsonWriter::number(double value) {
-  if (std::isnan(value)) return null();
-  if (std::isinf(value)) return digits(value < 0 ? -9999 : 9999);
-  return digits(value);
+  return std::isfinite(value) ? digits(value) : null();
 }
-
 JsonWriter& JsonWriter::number(float value) {
-  if (!std::isfinite(value)) return number(static_cast<double>(value));
-  return digits(value);
+  return std::isfinite(value) ? digits(value) : null();
 }
 
 JsonWriter& JsonWriter::boolean(bool value) { return raw(value ? "true" : "false"); }

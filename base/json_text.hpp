@@ -28,8 +28,7 @@ class JsonWriter {
   JsonWriter& string(std::string_view text);
   JsonWriter& integer(std::int64_t value);
   JsonWriter& unsigned_integer(std::uint64_t value);
-  /// Shortest text that reads back as the same number. JSON has no infinities: they become +-9999,
-  /// NaN null.
+  /// Shortest text that reads back as the same number; null where JSON has none (infinities, NaN).
   JsonWriter& number(double value);
   JsonWriter& number(float value);
   JsonWriter& boolean(bool value);

@@ -2,16 +2,18 @@
 #include "engine/request/openai_logprobs.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 namespace cairn::engine::openai {
 namespace {
 
-// JSON has no -inf; this is what clients of the API know as "impossible".
+// JSON has no -inf; this is what clients of the API know as "impossible". They expect numbers.
 constexpr float kImpossible = -9999.0F;
 
 void write_value(JsonWriter& json, float logprob) {
-  json.number(logprob >= kImpossible ? logprob : kImpossible);  // NaN too
+  const bool possible = std::isfinite(logprob) && logprob >= kImpossible;
+  json.number(possible ? logprob : kImpossible);
 }
 
 void write_token(JsonWriter& json, const TokenLogprob& token) {

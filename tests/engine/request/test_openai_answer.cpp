@@ -236,7 +236,7 @@ TEST_CASE("B13 B14 chat logprobs have text, exact bytes and a list of alternativ
     auto delta = text("\xF0\x9F\x98\x80");
     delta.logprobs = {token("\xF0\x9F", -0.5F),
                       token("\x98\x80", -std::numeric_limits<float>::infinity(),
-                            {{1, -0.25F, "\x98\x80"}, {2, -1, "x"}})};
+                            {{1, std::nanf(""), "\x98\x80"}, {2, -1, "x"}})};
     answer.add(0, delta);
     answer.add(0, ChoiceFinished{});
     answer.add(0, finished(1, 2, 0));
@@ -249,6 +249,7 @@ TEST_CASE("B13 B14 chat logprobs have text, exact bytes and a list of alternativ
     CHECK(at(body, "choices.0.logprobs.content.0.logprob").as_double() == -0.5);
     CHECK(at(body, "choices.0.logprobs.content.0.top_logprobs").items().empty());
     CHECK(at(body, "choices.0.logprobs.content.1.logprob").as_double() == -9999);
+    CHECK(at(body, "choices.0.logprobs.content.1.top_logprobs.0.logprob").as_double() == -9999);
     CHECK(at(body, "choices.0.logprobs.content.1.top_logprobs.1.token").text() == "x");
   }
 }
@@ -353,9 +354,10 @@ TEST_CASE("JSON text is always UTF-8 and numbers read back") {
   append_json_string(out, "a\xFF\x01\"\\\n\xE2\x82\xAC\xE2\x82");
   CHECK(out == "\"a\xEF\xBF\xBD\\u0001\\\"\\\\\\n\xE2\x82\xAC\xEF\xBF\xBD\xEF\xBF\xBD\"");
   JsonWriter json;
-  json.begin_array().number(0.1F).number(std::nan("")).number(INFINITY).integer(-3);
+  json.begin_array().number(0.1F).number(std::nan("")).number(INFINITY).number(-HUGE_VAL);
+  json.integer(-3);
   json.begin_object().key("a").boolean(true).key("b").null().end_object().end_array();
-  CHECK(json.text() == "[0.1,null,9999,-3,{\"a\":true,\"b\":null}]");
+  CHECK(json.text() == "[0.1,null,null,null,-3,{\"a\":true,\"b\":null}]");
   CHECK(dump_json(read(R"({"b":[1.50,{}],"a":"x\u00e9"})")) ==
         "{\"b\":[1.50,{}],\"a\":\"x\xC3\xA9\"}");
 }
