@@ -103,12 +103,12 @@ std::int32_t resolve_context(const EngineOptions& o, const model::ModelConfig& c
 }
 
 double seconds_to_copy_state(model::Backend& backend, engine::MemoryPools& pools,
-                             model::Arena* arena) {
+                             model::Arena* arena, bool pages_ahead) {
   constexpr std::int32_t kCopies = 3;  // an interrupted one is not taken for the machine's speed
   const model::MemoryLayout layout = backend.layout();
   std::optional<engine::MemoryPools> own;
   if (arena == nullptr) {
-    own.emplace(layout, (kCopies + 1) * layout.state_bytes + layout.kv_block_bytes);
+    own.emplace(layout, (kCopies + 1) * layout.state_bytes + layout.kv_block_bytes, nullptr, 0);
   }
   auto states = (own ? *own : pools).reserve(0, own ? kCopies + 1 : 2);
   check(states.has_value(), "states do not fit pools made for them");
@@ -120,7 +120,7 @@ double seconds_to_copy_state(model::Backend& backend, engine::MemoryPools& pools
   engine::StateRef to;
   double least = std::numeric_limits<double>::infinity();
   for (std::int32_t i = 0; i < kCopies; ++i) {
-    if (states->states_left() > 0) to = states->take_state();
+    if (!to || (states->states_left() > 0 && !pages_ahead)) to = states->take_state();
     wait();
     const auto start = Clock::now();
     backend.copy_state(from.data(), to.data());
@@ -157,6 +157,11 @@ EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,
   add("context_length", static_cast<std::uint64_t>(shared.context_length));
   info.limits.emplace_back("memory", format_bytes(model::allowed_memory()));
   info.limits.emplace_back("cache_bytes", format_bytes(o.cache_bytes));
+  if (!shared.arena) {
+    info.limits.emplace_back(
+        "pages_ahead_bytes",
+        format_bytes(std::min(o.pages_ahead_bytes.value_or(o.cache_bytes), o.cache_bytes)));
+  }
   add("cache_holds_tokens_without_states", o.cache_bytes / info.kv_bytes_per_token);
   add("cache_holds_states_without_tokens", o.cache_bytes / layout.state_bytes);
   add("max_running", static_cast<std::uint64_t>(o.max_running));

@@ -31,11 +31,21 @@ ExecutorDesk::ExecutorDesk(std::shared_ptr<Shared> shared, Mail& mail)
       outbox_(static_cast<std::size_t>(shared_->options.text_workers)) {}
 
 // What a step that threw has queued is over before its blocks and states are anyone else's.
-ExecutorDesk::~ExecutorDesk() { backend_.reset(); }
+ExecutorDesk::~ExecutorDesk() {
+  backend_.reset();
+  shared_->pools->set_quiet(true);
+}
 
 void ExecutorDesk::handle(const ExecutorMessage& message) {
   std::visit([this](const auto& m) { on(m); }, message);
   schedule();
+  tell_pools();
+}
+
+void ExecutorDesk::tell_pools() {
+  const bool quiet = !loop_->has_work();
+  if (quiet != quiet_) shared_->pools->set_quiet(quiet);
+  quiet_ = quiet;
 }
 
 void ExecutorDesk::schedule() {

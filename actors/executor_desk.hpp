@@ -33,6 +33,7 @@ class ExecutorDesk {
   void on(const Step& m);
 
   void schedule();  // sees to it that a Step is in the mailbox while there is work
+  void tell_pools();
   void deliver(engine::StepReport& report);
   void send_tokens(engine::StepReport& report);
   void send_saves(engine::StepReport& report);
@@ -46,6 +47,7 @@ class ExecutorDesk {
   std::unique_ptr<engine::BatchLoop> loop_;
   engine::CostFit cost_;
   std::vector<StepTokens> outbox_;  // by worker
+  bool quiet_ = true;  // as told to the pools
   bool step_pending_ = false;
   bool stalled_ = false;       // nothing can run before prefix answers
   bool blocks_asked_ = false;  // one question to prefix at a time

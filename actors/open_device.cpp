@@ -160,7 +160,8 @@ OpenDevice DeviceOpener::with_memory(std::unique_ptr<model::Backend> backend) co
     }
     open.arena = backend->make_arena(bytes);
   }
-  open.pools = std::make_shared<engine::MemoryPools>(layout, bytes, open.arena);
+  open.pools = std::make_shared<engine::MemoryPools>(layout, bytes, open.arena,
+                                                     options_.pages_ahead_bytes.value_or(bytes));
   open.backend = std::move(backend);
   return open;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -115,6 +116,8 @@ class Sequence {
     while (memory->blocks_left() > 0) {
       held_.push_back(memory->take_block());
       blocks_.push_back(held_.back().data());
+      // A server has its pages before it needs them.
+      if (!device.arena) std::memset(blocks_.back(), 0, backend_.layout().kv_block_bytes);
     }
     restart();
   }
@@ -354,6 +357,7 @@ void add_bench(CLI::App& app, Action& action) {
   o.model.clear();
   o.device = "cpu";
   o.max_running = 1;
+  o.pages_ahead_bytes = 0;
   CLI::App* command = app.add_subcommand("bench", "Speed on this machine");
   command->require_subcommand(1);
   add_bench_kernels(*command, action);

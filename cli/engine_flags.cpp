@@ -76,6 +76,9 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       "Memory for KV and states together, running requests' included, as in 512MiB or 4GiB; not 0 "
       "(default: a quarter of what is free, at most 8GiB; on a CUDA device nine tenths of what the "
       "model leaves)");
+  command.add_option("--pages-ahead", flags.pages_ahead,
+                     "How much of --cache-bytes the system is asked for before it is needed, while "
+                     "nothing runs, as in 1GiB; the CPU (default: all; 0: nothing)");
   command.add_option("--disk-dir", o.disk_dir,
                      "Directory where cached states outlive the process; made if missing, for "
                      "this program alone (default: none)");
@@ -123,6 +126,11 @@ EngineOptions engine_options(const EngineFlags& flags) {
         bytes_of("--cache-bytes", flags.cache_bytes,
                  "running requests need memory, too; leave it out for the default, or name "
                  "--policy none to keep nothing");
+  }
+  if (!flags.pages_ahead.empty()) {
+    const auto bytes = parse_bytes(flags.pages_ahead);
+    if (!bytes) throw LoadError("--pages-ahead: " + bytes.error().message);
+    options.pages_ahead_bytes = *bytes;
   }
   if (!flags.disk_bytes.empty()) {
     options.disk_bytes = bytes_of("--disk-bytes", flags.disk_bytes,

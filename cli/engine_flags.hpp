@@ -25,6 +25,7 @@ LoadProgress progress_line();
 struct EngineFlags {
   EngineOptions options;
   std::string cache_bytes;  // "2GiB"
+  std::string pages_ahead;
   std::string disk_bytes;
   std::int64_t disk_max_age_seconds = 0;
 };

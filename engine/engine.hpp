@@ -42,6 +42,9 @@ struct EngineOptions {
   // KV and states together, where the model runs; 0: a quarter of the host's free memory, at most 8
   // GiB, or nine tenths of what a CUDA device has left beside the model.
   std::uint64_t cache_bytes = 0;
+  // How much of it the host is asked for before it is needed, while nothing runs; unset: all, 0:
+  // nothing. Of models with small states nothing is.
+  std::optional<std::uint64_t> pages_ahead_bytes;
   int threads = 0;          // 0: physical cores
   std::string isa;          // "": CAIRN_ISA, else the best there is
   std::string kv = "bf16";  // bf16 | f32

@@ -40,6 +40,7 @@ class Setup:
     threads: int
     rounds: int
     workload_rounds: int
+    settle: float  # seconds
     lengths: tuple
     formats: dict  # the peer's format to cairn's, None where this cairn lacks it
     server_weights: str  # the same of the servers' format
@@ -69,6 +70,8 @@ def arguments():
                         help="of the servers in W1 to W6 and the streams")
     parser.add_argument("--rounds", type=int, default=5, help="samples to take the median of")
     parser.add_argument("--workload-rounds", type=int, default=5, help="the same for W1 to W6, which take minutes")
+    parser.add_argument("--settle", type=float, default=15, metavar="SECONDS",
+                        help="how long a server of W1 to W6 has been up before its first request")
     parser.add_argument("--threads", type=int, default=cores, help="of both programs")
     parser.add_argument("--quick", action="store_true", help="one round, prompts of 512 tokens only")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a row is below what is asked of it")
@@ -129,14 +132,14 @@ def make_setup(args):
     rounds, workload_rounds = (1, 1) if args.quick else (args.rounds, args.workload_rounds)
     inputs = {"cairn": file_digest(args.cairn), "peer": peer.version, "builds": build_peer.VARIANTS,
               "shape": args.shape, "threads": args.threads, "lengths": list(lengths),
-              "server_format": args.server_format,
+              "server_format": args.server_format, "settle": args.settle,
               "code": digest_of((*MODEL_CODE, *SAMPLE_CODE)), "checkpoint": checkpoint_stamp(directory)}
     if args.fresh:
         inputs["at"] = time.time()
     there = {kind: weights_if_there(args.cairn, FORMATS[kind]) for kind in kinds}
     shape = gguf_model.Shape(checkpoint.config)
     return Setup(args.cairn.resolve(), directory, shape.vocab, shape.text["max_position_embeddings"], gguf, peer,
-                 args.threads, rounds, workload_rounds, lengths, {k: there[k] for k in args.formats},
+                 args.threads, rounds, workload_rounds, args.settle, lengths, {k: there[k] for k in args.formats},
                  there[args.server_format], machine.Lock(args.lock), Store(folder / "samples", inputs),
                  folder)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each stage measures in rounds, cairn and the peer by turns, and adds rows to the report."""
 import contextlib
+import time
 from statistics import median
 
 import speed as model_speed
@@ -140,6 +141,7 @@ def workload(setup, report, name, kind, weights):
                     if side == "cairn" and mode != "default" and not told:
                         continue  # the same as by default
                     with setup.lock.held(), _server(setup, side, kind, weights, flags, told) as server:
+                        time.sleep(setup.settle)
                         sample[side] = WORKLOADS[name](server, Prompts(setup.vocabulary, number))
                 return sample
             setup.progress(f"{name} {mode}: round {number + 1} of {setup.workload_rounds}")

@@ -36,8 +36,8 @@ constexpr std::size_t kHugeMapping = std::size_t{64} << 20;
 // Slots of models whose states are at least so large have their pages ahead of use; clearing the
 // others' costs nothing that anyone would notice.
 constexpr std::size_t kLargeState = std::size_t{2} << 20;
-// Of each kind. A prompt of 2,000 tokens may save 16 states of 20 MB.
-constexpr std::size_t kAheadBytes = std::size_t{512} << 20;
+// Of each kind, kept ahead while work runs, too.
+constexpr std::size_t kFewBytes = std::size_t{64} << 20;
 
 // A freed slot is unreadable under AddressSanitizer, so that a stale pointer into it is caught.
 void mark_free([[maybe_unused]] std::byte* p, [[maybe_unused]] std::size_t n) {
@@ -110,11 +110,14 @@ class SlotPool {
   // For good, while this lives.
   void keep_ahead() {
     ahead_ = std::make_unique<PageAhead>(memory_.base(), stride_, slots_,
-                                         static_cast<std::int32_t>(kAheadBytes / stride_));
+                                         static_cast<std::int32_t>(kFewBytes / stride_));
   }
   // At most so many bytes of slots that were never handed out may have pages.
   void limit_ahead(std::uint64_t bytes) {
     if (ahead_) ahead_->advance(fresh_, static_cast<std::int64_t>(bytes / stride_));
+  }
+  void set_quiet(bool quiet) {
+    if (ahead_) ahead_->set_quiet(quiet);
   }
   std::int64_t touched_free() const { return static_cast<std::int64_t>(touched_.size()); }
   std::int32_t slots() const { return slots_; }
@@ -166,11 +169,12 @@ std::int32_t slots_within(std::uint64_t budget, std::size_t bytes) {
 // budget.
 class HostSlots final : public SlotMemory {
  public:
-  HostSlots(model::MemoryLayout layout, std::uint64_t budget)
+  HostSlots(model::MemoryLayout layout, std::uint64_t budget, std::uint64_t ahead)
       : SlotMemory(layout, budget),
+        ahead_(ahead),
         blocks_(layout.kv_block_bytes, slots_within(budget, layout.kv_block_bytes), "KV blocks"),
         states_(layout.state_bytes, slots_within(budget, layout.state_bytes), "states") {
-    if (layout.state_bytes < kLargeState) return;
+    if (layout.state_bytes < kLargeState || ahead == 0) return;
     blocks_.keep_ahead();
     states_.keep_ahead();
     limit_ahead(0);
@@ -215,6 +219,10 @@ class HostSlots final : public SlotMemory {
     --live[index_of(kind)];
     pool(kind).put(id);
   }
+  void set_quiet(bool quiet) override {
+    blocks_.set_quiet(quiet);
+    states_.set_quiet(quiet);
+  }
 
  private:
   const SlotPool& pool(SlotKind kind) const { return kind == SlotKind::block ? blocks_ : states_; }
@@ -228,22 +236,24 @@ class HostSlots final : public SlotMemory {
     return bytes;
   }
 
-  // What `coming` bytes leave of the budget, half of it to each kind.
+  // What `coming` bytes leave of the budget, as far as it may be ahead, half of it to each kind.
   void limit_ahead(std::uint64_t coming) {
     const std::uint64_t resident = resident_bytes() + coming;
-    const std::uint64_t left = resident < budget() ? budget() - resident : 0;
+    const std::uint64_t left = std::min(resident < budget() ? budget() - resident : 0, ahead_);
     blocks_.limit_ahead(left / 2);
     states_.limit_ahead(left / 2);
   }
 
+  const std::uint64_t ahead_;  // bytes
   SlotPool blocks_, states_;
 };
 
 }  // namespace
 
-std::unique_ptr<SlotMemory> make_host_slots(model::MemoryLayout layout, std::uint64_t budget) {
+std::unique_ptr<SlotMemory> make_host_slots(model::MemoryLayout layout, std::uint64_t budget,
+                                            std::uint64_t ahead) {
   require_budget(budget, layout.kv_block_bytes + layout.state_bytes);
-  return std::make_unique<HostSlots>(layout, budget);
+  return std::make_unique<HostSlots>(layout, budget, ahead);
 }
 
 }  // namespace cairn::engine

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -11,15 +12,16 @@
 
 namespace cairn::engine {
 
-/// The system clears a page when it is first touched, which takes a virtual machine some
-/// milliseconds for each 2 MiB: more than the copy of a state that it is needed for. A thread of
-/// low priority does it ahead for slots that are handed out in ascending order. Contents are never
-/// changed. advance() and ahead() are thread-safe.
+/// The system clears a page when it is first touched, and a virtual machine whose host finds the
+/// memory only then takes some milliseconds for each 2 MiB: more than the copy of a state that it
+/// is needed for. A thread of low priority does it ahead for slots that are handed out in ascending
+/// order: all that is asked for while nothing runs, and a few when hardly any are left. Contents
+/// are never changed. advance(), set_quiet() and ahead() are thread-safe.
 class PageAhead {
  public:
-  /// Slots of `stride` bytes (whole pages) from `base`, at most `most` of them ahead. None are
-  /// where the system cannot do it (before Linux 5.14).
-  PageAhead(std::byte* base, std::size_t stride, std::int32_t slots, std::int32_t most);
+  /// Slots of `stride` bytes (whole pages) from `base`; `few` of them are kept ahead while work
+  /// runs, too. None are where the system cannot do it (before Linux 5.14). Quiet at first.
+  PageAhead(std::byte* base, std::size_t stride, std::int32_t slots, std::int32_t few);
   PageAhead(const PageAhead&) = delete;
   PageAhead& operator=(const PageAhead&) = delete;
   ~PageAhead();
@@ -27,12 +29,18 @@ class PageAhead {
   /// Slots below `next` are in use from now on; no more than `room` after them may have pages, and
   /// what has them beyond that gives them back.
   void advance(std::int32_t next, std::int64_t room);
-  /// Slots from `next` on that have their pages.
+  /// Whether nothing runs that pages could be made at the expense of.
+  void set_quiet(bool quiet);
+  /// Slots from `next` on that have all their pages.
   std::int32_t ahead() const;
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   void work();
-  bool populate(std::int32_t slot) const;
+  bool wait_for_work(std::unique_lock<std::mutex>& lock);
+  void add(std::int32_t slot, std::size_t at, std::size_t bytes);
+  void shrink();
   void give_back(std::int32_t slot) const;
   std::byte* data(std::int32_t slot) const {
     return base_ + static_cast<std::size_t>(slot) * stride_;
@@ -40,13 +48,16 @@ class PageAhead {
 
   std::byte* const base_;
   const std::size_t stride_;
-  const std::int32_t slots_, most_;
+  const std::int32_t slots_, few_;
   mutable std::mutex mutex_;  // over what follows
   std::condition_variable changed_;
   std::int32_t next_ = 0;
   std::int32_t ahead_ = 0;
+  std::size_t begun_ = 0;    // bytes of slot next_ + ahead_ that have pages
   std::int32_t target_ = 0;  // of ahead_
-  std::atomic<bool> stop_{false};
+  bool quiet_ = true;
+  Clock::time_point quiet_since_ = Clock::now();
+  bool stop_ = false;
   std::thread thread_;
 };
 

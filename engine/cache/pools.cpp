@@ -72,6 +72,12 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
     return id;
   }
 
+  void set_quiet(bool quiet) {
+    const std::lock_guard lock(mutex_);
+    memory_->set_quiet(quiet);
+    quiet_ = quiet;
+  }
+
   PoolUsage usage() const {
     const std::lock_guard lock(mutex_);
     PoolUsage u;
@@ -81,6 +87,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
     u.states_reserved = memory_->reserved[index_of(SlotKind::state)];
     u.bytes_used = memory_->used_bytes();
     u.bytes_budget = memory_->budget();
+    u.quiet = quiet_;
     return u;
   }
 
@@ -94,6 +101,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   std::array<std::unique_ptr<std::atomic<std::int32_t>[]>, kSlotKinds> counts_;
   mutable std::mutex mutex_;
   std::shared_ptr<PoolCore> self_;  // while a slot is live
+  bool quiet_ = true;
 };
 
 template <SlotKind kKind>
@@ -162,11 +170,13 @@ StateRef Reservation::take_state() {
 }
 
 MemoryPools::MemoryPools(model::MemoryLayout layout, std::uint64_t budget_bytes,
-                         std::shared_ptr<model::Arena> arena) {
+                         std::shared_ptr<model::Arena> arena, std::uint64_t ahead_bytes) {
   check(layout.kv_block_bytes > 0 && layout.state_bytes > 0, "a pool needs sizes above zero");
   core_ = std::make_shared<PoolCore>(arena ? make_slab_slots(layout, budget_bytes, std::move(arena))
-                                           : make_host_slots(layout, budget_bytes));
+                                           : make_host_slots(layout, budget_bytes, ahead_bytes));
 }
+
+void MemoryPools::set_quiet(bool quiet) { core_->set_quiet(quiet); }
 
 std::optional<Reservation> MemoryPools::reserve(std::int32_t blocks, std::int32_t states) {
   if (!core_->reserve(blocks, states)) return std::nullopt;

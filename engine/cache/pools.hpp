@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -73,6 +74,7 @@ struct PoolUsage {
   std::int64_t blocks_reserved = 0, states_reserved = 0;
   std::uint64_t bytes_used = 0;  // live and reserved
   std::uint64_t bytes_budget = 0;
+  bool quiet = true;  // as told
 };
 
 /// Thread-safe; owned by the engine, outlived by its handles.
@@ -83,10 +85,16 @@ struct PoolUsage {
 /// a slab that holds a block holds no state, so that what fits by bytes may not fit now.
 class MemoryPools {
  public:
-  /// In the arena where there is one, which lives as long as the handles do. Throws DeviceError
-  /// when the address space cannot be had or the budget holds not even one state and one block.
+  /// In the arena where there is one, which lives as long as the handles do. `ahead_bytes` of the
+  /// host's memory at most are obtained before they are needed, where states are large. Throws
+  /// DeviceError when the address space cannot be had or the budget holds not even one state and
+  /// one block.
   MemoryPools(model::MemoryLayout layout, std::uint64_t budget_bytes,
-              std::shared_ptr<model::Arena> arena = nullptr);
+              std::shared_ptr<model::Arena> arena = nullptr,
+              std::uint64_t ahead_bytes = std::numeric_limits<std::uint64_t>::max());
+
+  /// Whether nothing runs: the time to obtain memory. So at first.
+  void set_quiet(bool quiet);
 
   /// nullopt: does not fit now.
   std::optional<Reservation> reserve(std::int32_t blocks, std::int32_t states);

@@ -38,6 +38,8 @@ class SlotMemory {
   /// Of what is reserved.
   virtual std::int32_t take(SlotKind kind) = 0;
   virtual void put(SlotKind kind, std::int32_t id) = 0;
+  /// Whether nothing runs: the time to get memory from the system.
+  virtual void set_quiet(bool) {}
 
   std::uint64_t bytes_of(SlotKind kind) const {
     return kind == SlotKind::block ? layout_.kv_block_bytes : layout_.state_bytes;
@@ -62,8 +64,10 @@ class SlotMemory {
 };
 
 /// Slots in address space of the process, twice the budget of it, of which no more than the budget
-/// is resident. Throws DeviceError where there is none.
-std::unique_ptr<SlotMemory> make_host_slots(model::MemoryLayout layout, std::uint64_t budget);
+/// is resident; of that as much as `ahead` before it is needed (page_ahead.hpp). Throws DeviceError
+/// where there is none.
+std::unique_ptr<SlotMemory> make_host_slots(model::MemoryLayout layout, std::uint64_t budget,
+                                            std::uint64_t ahead);
 
 /// Slots in at most `budget` bytes of an arena. Both kinds share it in slabs of one state's size: a
 /// slab holds slots of one kind, and is free for either again when the last of them returns.

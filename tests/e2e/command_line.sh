@@ -31,6 +31,7 @@ refuses /nowhere model info /nowhere
 refuses /nowhere/x plan solve /nowhere/x
 refuses "$work: cannot be read" plan solve "$work"
 refuses lots serve --model demo --cache-bytes lots
+refuses --pages-ahead serve --model demo --pages-ahead lots
 refuses --disk-bytes serve --model demo --disk-dir "$work/nothing" --disk-bytes lots
 refuses --disk-dir serve --model demo --disk-bytes 1GiB
 # In milliseconds this age is 2^64 and some hours.
