@@ -5,6 +5,7 @@
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "base/failpoints.hpp"
 #include "base/log.hpp"
 #include "kernels/cpu/thread_pool.hpp"
 #include "kernels/dtype.hpp"
@@ -244,26 +245,29 @@ class DirectoryLoader {
     return Loader(config_, files, options_.format, pool_, options_.progress).run();
   }
 
-  // Null when there is no file, or none that serves.
-  std::shared_ptr<const Weights> from_cache() {
+  // Null when there is no file, or none that serves: `why` says what is wrong with it.
+  std::shared_ptr<const Weights> from_cache(std::string& why) {
     const std::string& file = options_.cache_file;
     std::error_code ignored;
     if (!std::filesystem::exists(file, ignored)) return nullptr;
     require_memory(config_, options_.format, file);
     auto read = read_weights_file(file, config_, key_, pool_, options_.progress);
     if (!read.ok()) {
-      log(LogLevel::info, file + " is made anew: " + read.error().message);
+      why = read.error().message;
       return nullptr;
     }
     if (key_.source && !has_their_time()) {
       const Checkpoint files = Checkpoint::open_directory(directory_);
-      const bool same = Loader(config_, files, options_.format, pool_, options_.progress).hash() ==
-                        hash_of(**read);
-      log(LogLevel::info, file + (same ? ": the model's files have another time of change; their "
-                                         "tensors are those it was made of."
-                                       : " is made anew: its model's tensors are others"));
-      if (!same) return nullptr;
-      take_their_time();
+      if (Loader(config_, files, options_.format, pool_, options_.progress).hash() !=
+          hash_of(**read)) {
+        why = "its model's tensors are others";
+        return nullptr;
+      }
+      if (take_their_time()) {
+        log(LogLevel::info, file +
+                                ": the model's files have another time of change; their tensors "
+                                "are those it was made of.");
+      }
     }
     return read.take();
   }
@@ -290,10 +294,22 @@ class DirectoryLoader {
     const auto time = std::filesystem::last_write_time(options_.cache_file, error);
     return !error && time == key_.source->newest;
   }
-  void take_their_time() const {
-    std::error_code ignored;  // the next start compares tensors again
-    if (!key_.source) return;
-    std::filesystem::last_write_time(options_.cache_file, key_.source->newest, ignored);
+  // Where it cannot, as on what is read-only, each start has tensors to compare.
+  bool take_their_time() const {
+    if (!key_.source) return true;
+    std::error_code error;
+    if (hit_failpoint("model.time")) {
+      error = std::make_error_code(std::errc::read_only_file_system);
+    } else {
+      std::filesystem::last_write_time(options_.cache_file, key_.source->newest, error);
+    }
+    if (!error && has_their_time()) return true;
+    log(LogLevel::warning,
+        options_.cache_file + ": cannot be given the time of change of the model's newest file (" +
+            (error ? error.message() : "its file system keeps another") +
+            "). Every start will read the whole model to compare them, until a copy that keeps "
+            "times (cp -p) or touch -r gives it that time.");
+    return false;
   }
 
   const std::string& directory_;
@@ -311,16 +327,19 @@ std::shared_ptr<const Weights> load_weights(const std::string& directory,
   if (options.cache_file.empty() || options.format == kernels::WeightFormat::bf16) {
     return loader.from_tensors();
   }
-  if (auto cached = loader.from_cache()) return cached;
-  const auto warn = [](const LoadError& e) {
-    log(LogLevel::warning, std::string(e.what()) + " The next start will quantise again.");
+  std::string why;
+  if (auto cached = loader.from_cache(why)) return cached;
+  const auto warn = [](const std::string& said) {
+    log(LogLevel::warning, said + " The next start will quantise again.");
   };
   std::unique_ptr<NewFile> file;
   try {
     file = loader.begin_file();
+    if (!why.empty()) log(LogLevel::info, options.cache_file + " is made anew: " + why);
   } catch (const LoadError& e) {
-    if (options.cache_needed) throw;
-    warn(e);
+    const std::string no_use = why.empty() ? why : " What lies there is of no use: " + why + ".";
+    if (options.cache_needed) throw LoadError(e.what() + no_use);
+    warn(e.what() + no_use);
   }
   auto weights = loader.from_tensors();
   if (!file) return weights;
@@ -329,7 +348,7 @@ std::shared_ptr<const Weights> load_weights(const std::string& directory,
     log(LogLevel::info, options.cache_file + ": " + format_bytes(bytes) +
                             " of weights, to be read by the next start.");
   } catch (const LoadError& e) {
-    warn(e);
+    warn(e.what());
   }
   return weights;
 }

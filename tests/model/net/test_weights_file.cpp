@@ -270,6 +270,33 @@ TEST_CASE("a model whose files have another time of change is compared tensor by
   CHECK(hash_of(*changed.weights) != before);
 }
 
+TEST_CASE("a cache file in a read-only place costs one line a start, and serves where it can") {
+  const Model model;
+  const auto start = [&] { return load(model.dir.path(), WeightFormat::int8, model.cache()); };
+  const auto one_line = [](const Loaded& l) {
+    return has(l.log, "warning: ") && l.log.find('\n') + 1 == l.log.size();
+  };
+  start();
+  const std::string file = model.dir.file("model.safetensors");
+  fs::last_write_time(file, fs::last_write_time(file) + std::chrono::hours(1));
+  set_failpoints("model.time=fail;model.reserve=fail");  // as on a read-only file system
+  for (int i = 0; i < 2; ++i) {
+    const Loaded copied = start();
+    CHECK(one_line(copied));
+    CHECK(has(copied.log, "cannot be given the time of change"));
+    CHECK(has(copied.log, "touch -r"));
+  }
+  model.write(6);
+  const Loaded other = start();
+  set_failpoints("");
+  CHECK(one_line(other));
+  CHECK(has(other.log,
+            "cannot be written: No space left on device. What lies there is of no use: "
+            "it was made of other files. The next start"));
+  CHECK(hash_of(*other.weights) ==
+        hash_of(*load(model.dir.path(), WeightFormat::bf16, "").weights));
+}
+
 TEST_CASE("a model is told apart by the shards that its index names, whatever they are called") {
   const Model model;
   std::string index = R"({"weight_map": {)";
