@@ -46,6 +46,7 @@ std::string shortest(double value) {
 }  // namespace
 
 void check_options(const EngineOptions& o) {
+  std::error_code none;
   require(o.max_running >= 0 && o.max_running <= 4096, "max_running",
           "0 (the device's default) to 4096");
   require(o.max_step_tokens >= 0 && o.max_step_tokens <= 65536, "max_step_tokens",
@@ -68,10 +69,11 @@ void check_options(const EngineOptions& o) {
   require(o.device != "cpu" || o.gemm == "exact", "gemm", "exact, as the device is the CPU");
   require(o.weights != "int4" || o.device == "cpu" || o.device == "auto", "weights",
           "bf16 or int8, as the device is " + o.device + ": int4 is for the CPU");
-  require(!o.weights_cache.empty(), "weights_cache", "auto, off or a directory");
+  require(o.weights_cache == "auto" || o.weights_cache == "off" ||
+              std::filesystem::is_directory(o.weights_cache, none),
+          "weights_cache", "auto, off or a directory, not '" + o.weights_cache + "'");
   require(o.gemm_record.empty() || o.gemm == "cublaslt", "gemm_record",
           "nothing, as gemm is exact: only cublaslt's algorithms are kept");
-  std::error_code none;
   require(!std::filesystem::is_directory(o.gemm_record, none), "gemm_record",
           "a file, not the directory '" + o.gemm_record + "'");
   require(o.kv == "bf16" || o.kv == "f32", "kv", "bf16 or f32, not '" + o.kv + "'");

@@ -215,6 +215,12 @@ TEST_CASE("options that contradict the device are refused by name") {
   refused([](auto& o) { o.device = "auto", o.gemm = "cublaslt", o.gemm_record = "/"; },
           "gemm_record: expected a file, not the directory '/'");
   refused([](auto& o) { o.weights = "int2"; }, "weights: expected bf16, int8 or int4");
+  // Of no use with bf16, but a slip all the same.
+  for (const std::string& place : {std::string(), tiny().model + "/none",
+                                   tiny().model + "/config.json", std::string("Auto")}) {
+    refused([&](auto& o) { o.weights_cache = place; },
+            "weights_cache: expected auto, off or a directory, not '" + place + "'");
+  }
   refused([](auto& o) { o.device = "cuda:0", o.weights = "int4"; }, "int4 is for the CPU");
   refused([](auto& o) { o.device = "cuda", o.kv = "f32"; }, "f32 is for the CPU");
   CHECK(actors::cuda_index("cuda:12") == 12);

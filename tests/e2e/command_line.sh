@@ -51,6 +51,7 @@ refuses gemm serve --model demo --device cpu --gemm cublaslt
 refuses weights serve --model demo --weights int2
 refuses "int4 is for the CPU" serve --model demo --device cuda:0 --weights int4
 refuses weights_cache serve --model demo --weights-cache ''
+refuses weights_cache bench model --shape tiny --weights-cache /nowhere
 refuses "f32 is for the CPU" serve --model demo --device cuda:0 --kv f32
 # No driver, no device or no CUDA in the build: one line that says which, whatever this machine has.
 export CUDA_VISIBLE_DEVICES=
