@@ -31,6 +31,11 @@ class Report:
         """The rows that are below what is asked."""
         return [row["what"] for row in self._rows if row["met"] is False]
 
+    def not_measured(self, expected):
+        """Which of these rows have no figure to be held against what is asked, or are not there."""
+        judged = {row["what"] for row in self._rows if row["met"] is not None}
+        return [what for what in expected if what not in judged]
+
     @staticmethod
     def _side(figures):
         return {"median": median(figures), "all": figures} if figures else None
@@ -43,7 +48,8 @@ class Report:
             return "-" if side is None else spread(side["all"])
 
         def asked(row):
-            return "" if row["met"] is None else f"{row['asked']}: {'met' if row['met'] else 'MISSED'}"
+            said = {True: "met", False: "MISSED", None: "not measured"}[row["met"]]
+            return "" if row["asked"] is None else f"{row['asked']}: {said}"
 
         def times(ratio):
             return "-" if ratio is None else f"{ratio:,.4g} x"

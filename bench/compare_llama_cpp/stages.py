@@ -9,6 +9,7 @@ from report import spread
 from servers import Cairn, Peer
 from workloads import WORKLOADS, Prompts, streams_together
 
+STAGES = ("same", "speed", "streams", "long", "busy", "avx2", "W1", "W2", "W5", "W6")
 CONTEXT = 16384  # of the servers where the model has so much: room for four documents with questions
 STREAM_TOKENS, STREAM_COUNTS = 48, (4, 8)
 LONG = 16384

@@ -7,6 +7,8 @@ import tempfile
 import unittest
 
 import speed
+import stages
+from asked import ASKED, selected
 from report import Report, spread
 from servers import Answer
 from store import Store, made_of
@@ -91,6 +93,24 @@ class Rows(unittest.TestCase):
         report.add("decode, bytes over reads, bf16", "%", None, None)
         self.assertEqual(report.missed(), ["prefill 2048, int8 / Q8_0", gap])
         self.assertIn("| 4.99 x | 5 x: MISSED |", report.markdown())
+        self.assertIn("at least 85: not measured", report.markdown())
+
+    def test_what_is_asked_and_not_measured_is_told_unless_it_was_not_selected(self):
+        report = Report([])
+        report.add("prefill 512, int8 / Q8_0", "tokens/s", [100], [500])
+        report.add("decode, bytes over reads, int8", "%", None, None)
+        missing = "decode, bytes over reads, int8"
+        self.assertEqual(report.not_measured(selected(["speed"], (512,), ["Q8_0"], "Q8_0")), [missing])
+        self.assertEqual(report.not_measured(selected(["speed"], (512, 2048), ["Q8_0"], "Q8_0")),
+                         ["prefill 2048, int8 / Q8_0", missing])
+        self.assertEqual(report.not_measured(selected(["same", "long", "busy"], (512,), ["Q8_0"], "Q8_0")), [])
+        self.assertEqual(report.not_measured(selected(["W5"], (512,), ["BF16"], "BF16")), [])
+        self.assertEqual(report.not_measured(selected(["W5"], (512,), ["BF16"], "Q8_0")),
+                         ["W5 default, int8 / Q8_0: wall"])
+
+    def test_each_bar_is_of_one_stage_that_there_is(self):
+        everything = selected(stages.STAGES, (512, 2048), ["BF16", "Q8_0", "Q4_0"], "Q8_0")
+        self.assertEqual(everything, list(ASKED))
 
 
 if __name__ == "__main__":
