@@ -3,6 +3,7 @@
 
 A prompt is a list of token ids on both sides, generation is greedy and never stops early.
 """
+import contextlib
 import dataclasses
 import http.client
 import json
@@ -103,14 +104,25 @@ class Server:
             raise RuntimeError(f"{self.name}: {response.status}: {response.read()[:500]!r}")
         return response
 
+    @contextlib.contextmanager
+    def _reading(self, what):
+        """Whatever is wrong with the form of an event or answer, the error names the server and shows it."""
+        try:
+            yield
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+            raise RuntimeError(f"{self.name} sent what is not understood ({error!r}): {str(what)[:500]}") from error
+
     def _events(self, path, body):
         """(time, JSON object) of each server-sent event."""
         with self.post(path, body) as response:
             for line in response:
                 if line.startswith(b"data: ") and line[6:].strip() != b"[DONE]":
-                    at, event = time.monotonic(), json.loads(line[6:])
-                    if "error" in event:
-                        raise RuntimeError(f"{self.name}: {event['error']}")
+                    at = time.monotonic()
+                    with self._reading(line):
+                        event = json.loads(line[6:])
+                        failed = event.get("error")
+                    if failed:
+                        raise RuntimeError(f"{self.name}: {failed}")
                     yield at, event
 
     def stream(self, prompt, tokens, marks=(), on_token=None):
@@ -123,7 +135,8 @@ class Server:
         answer = Answer(begin, [], 0, 0, [])
         for at, event in self._events(*self._request(prompt, tokens, marks)):
             before = len(answer.token_times)
-            self._take(event, at, answer)
+            with self._reading(event):
+                self._take(event, at, answer)
             if on_token and len(answer.token_times) > before:
                 on_token(len(answer.token_times))
         # A server may hold back the ids of half a character for ever, but not be wrong in their number.
@@ -182,10 +195,12 @@ class Cairn(Server):
                 "temperature": 0}
         # Without a tokenizer all tokens are called "", so that a dict would lose some.
         with self.post("/v1/completions", body) as response:
-            answer = dict(json.load(response, object_pairs_hook=list))
-        marks = dict(dict(answer["choices"][0])["logprobs"])
-        best = [max(value for _, value in pairs) for pairs in marks["top_logprobs"][1:len(prompt)]]
-        return list(zip(marks["token_logprobs"][1:len(prompt)], best))
+            text = response.read()
+        with self._reading(text):
+            answer = dict(json.loads(text, object_pairs_hook=list))
+            marks = dict(dict(answer["choices"][0])["logprobs"])
+            best = [max(value for _, value in pairs) for pairs in marks["top_logprobs"][1:len(prompt)]]
+            return list(zip(marks["token_logprobs"][1:len(prompt)], best))
 
 
 class Peer(Server):
@@ -220,5 +235,6 @@ class Peer(Server):
         _, body = self._request(prompt, tokens, ())
         body.update(stream=False, n_probs=1)
         with self.post("/completion", body) as response:
-            answer = json.load(response)
-        return [(p["id"], p["logprob"]) for p in answer["completion_probabilities"]]
+            text = response.read()
+        with self._reading(text):
+            return [(p["id"], p["logprob"]) for p in json.loads(text)["completion_probabilities"]]

@@ -10,7 +10,7 @@ import speed
 import stages
 from asked import ASKED, selected
 from report import Report, spread
-from servers import Answer
+from servers import Answer, Cairn, Peer
 from store import Store, made_of
 from workloads import Prompts, newcomer
 
@@ -69,6 +69,32 @@ class Newcomer(unittest.TestCase):
     def test_a_server_that_dies_under_it_is_named(self):
         with self.assertRaisesRegex(RuntimeError, "cairn, the newcomer: .*gone"):
             newcomer(_Dying(), Prompts(1000, 1))
+
+
+class Unexpected(unittest.TestCase):
+    """What a server sends that has another form than its interface says."""
+
+    def server(self, side, *lines):
+        made = Cairn("x", "m", "int8", 1, "log") if side is Cairn else Peer("x", "m", 1, "log")
+        made.post = lambda path, body: io.BytesIO(b"\n".join(lines))
+        return made
+
+    def test_an_event_is_shown_with_its_server(self):
+        for side, event, said in ((Cairn, b'{"choices": [{"index": 0}]}', "cairn .*token_ids.*index"),
+                                  (Cairn, b'{"id": 1}', "cairn .*choices.*id"),
+                                  (Cairn, b'{"choices": [], "usage": {"completion_tokens": 7}}', "cairn .*prompt_tok"),
+                                  (Cairn, b'[1]', "cairn .*get.*1"), (Cairn, b'{"cut', "cairn .*Decode.*cut"),
+                                  (Peer, b'{"stop": true, "timings": {"x": 1}}', "llama-server .*prompt_n.*timings"),
+                                  (Peer, b'{"tokens": 5}', "llama-server .*TypeError.*tokens"),
+                                  (Peer, b'{"error": {"message": "no room"}}', "llama-server: .*no room")):
+            with self.assertRaisesRegex(RuntimeError, said):
+                self.server(side, b"data: " + event).stream([1, 2], 1)
+
+    def test_so_is_an_answer(self):
+        with self.assertRaisesRegex(RuntimeError, "cairn .*logprobs.*none"):
+            self.server(Cairn, b'{"choices": [{"text": "none"}]}').score([1, 2])
+        with self.assertRaisesRegex(RuntimeError, "llama-server .*completion_probabilities.*none"):
+            self.server(Peer, b'{"content": "none"}').greedy([1, 2], 1)
 
 
 class Rows(unittest.TestCase):
