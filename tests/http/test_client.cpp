@@ -45,6 +45,17 @@ TEST_CASE("events are the same however their bytes are cut") {
   }
 }
 
+TEST_CASE("a line that never ends costs no more for each piece the longer it is") {
+  http::EventLines lines;
+  const std::string piece(32, 'x');
+  const auto begin = std::chrono::steady_clock::now();
+  std::size_t got = 0;
+  for (int i = 0; i < 1 << 16; ++i) got += lines.take(piece).size();
+  CHECK(got == 0);
+  // Looking at all of it each time would read 64 GB.
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(1));
+}
+
 TEST_CASE("a stream's events come with the times at which they were read") {
   Serving s;
   s.engine->set_script([](FakeRun& run) {
