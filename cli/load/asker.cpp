@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/load/asker.hpp"
 
+#include <limits>
 #include <string_view>
 
 #include "base/json.hpp"
@@ -32,17 +33,21 @@ std::string text_of(const Value* value) {
   return value && value->is(json::Kind::string) ? value->text() : "";
 }
 
-// What an error object says, or the start of what came instead.
+// The start of what an error object says, or of what came instead.
 std::string complaint(std::string_view body) {
+  constexpr std::size_t kMost = 300;  // bytes
   const auto parsed = json::parse(body);
   const std::string said =
       parsed.ok() ? text_of(member(parsed->find("error"), "message")) : std::string();
-  return said.empty() ? std::string(body.substr(0, 200)) : said;
+  return said.empty() ? std::string(body.substr(0, kMost)) : said.substr(0, kMost);
 }
 
+// Nothing where it is no number of tokens of one request, so that sums are of any number of them.
 std::optional<std::int64_t> count_of(const Value* value) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (!value || !value->is(json::Kind::number)) return std::nullopt;
-  return value->as_int();
+  const std::int64_t count = value->as_int();
+  return count >= 0 && count <= kMost ? std::optional(count) : std::nullopt;
 }
 
 void take_usage(Record& record, const Value& usage) {

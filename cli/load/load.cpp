@@ -2,6 +2,7 @@
 #include "cli/load/load.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -36,8 +37,10 @@ class Load {
     if (options_.ask.text) {
       vocabulary = kWords;
     } else if (vocabulary == 0) {
-      vocabulary = static_cast<std::int32_t>(model.vocabulary);
-      if (vocabulary <= 0) {
+      const bool told =
+          model.vocabulary > 0 && model.vocabulary <= std::numeric_limits<std::int32_t>::max();
+      vocabulary = told ? static_cast<std::int32_t>(model.vocabulary) : 0;
+      if (!told) {
         throw LoadError("the server does not tell how many tokens its vocabulary has: name it");
       }
     }

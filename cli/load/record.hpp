@@ -36,9 +36,10 @@ struct Record {
   bool answered() const { return error.empty(); }
   double to_first() const { return first.value_or(ended) - intended; }
   double total() const { return ended - intended; }
-  /// Prompt tokens that did not come from the server's cache; unset where it does not tell.
+  /// Prompt tokens that did not come from the server's cache; unset where it does not tell, or
+  /// tells of more cached tokens than there are.
   std::optional<std::int64_t> computed() const {
-    if (!prompt_tokens || !cached_tokens) return std::nullopt;
+    if (!prompt_tokens || !cached_tokens || *cached_tokens > *prompt_tokens) return std::nullopt;
     return *prompt_tokens - *cached_tokens;
   }
 };

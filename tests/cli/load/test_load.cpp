@@ -217,6 +217,36 @@ TEST_CASE("arrivals that outrun the sending do not keep a stop from being seen")
   CHECK(alone.planned == 10);
 }
 
+TEST_CASE("what a server says is bounded: counts that are none are not told, complaints are cut") {
+  Asker asker({});
+  const auto take = [&](const std::string& prompt, const std::string& cached) {
+    http::ClientAnswer answer;
+    answer.status = 200;
+    answer.events = {{{},
+                      R"({"usage":{"prompt_tokens":)" + prompt +
+                          R"(,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":)" +
+                          cached + "}}}"},
+                     {{}, "[DONE]"}};
+    Record record;
+    asker.take(record, answer);
+    CHECK(record.answered());
+    CHECK(record.answer_tokens == 7);
+    return record;
+  };
+  CHECK(take("9", "4").computed() == 5);
+  CHECK_FALSE(take("4", "9").computed());
+  for (const char* none : {"-1", "1e300", "-1e300", "9223372036854775807", "2147483648"}) {
+    CHECK_FALSE(take(none, "0").prompt_tokens);
+    CHECK_FALSE(take("9", none).cached_tokens);
+  }
+  http::ClientAnswer answer;
+  answer.status = 500;
+  answer.body = R"({"error":{"message":")" + std::string(100'000, 'x') + "\"}}";
+  Record record;
+  asker.take(record, answer);
+  CHECK(record.message == std::string(300, 'x'));
+}
+
 TEST_CASE("the closed loop holds so many requests and no more") {
   Serving s;
   std::atomic<int> running{0}, most{0};
