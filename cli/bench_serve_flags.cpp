@@ -143,7 +143,8 @@ void add_run_flags(CLI::App& command, ServeBenchFlags& flags) {
   command
       .add_option("--keep-bytes", flags.memory,
                   "Memory for single requests; what is beyond is in figures, not in --each, in "
-                  "--verify and in the cache without limits")
+                  "--verify and in the cache without limits. A fifth is for turns that wait for "
+                  "earlier ones with --rate: more fail as not sent")
       ->capture_default_str();
   command.add_option("--json", flags.json, "Also write JSON to this file ('-': standard output)");
   command.add_flag("--each", flags.each, "With every request in the JSON");

@@ -99,7 +99,9 @@ class Load {
     asker_->restart();
     Tally tally;
     Kept kept(options_.memory_bytes / kShares);
-    RunLimits prepare = options_.limits;
+    RunLimits limits = options_.limits;
+    limits.waiting_bytes = options_.memory_bytes / kShares;
+    RunLimits prepare = limits;
     prepare.concurrency = 1;
     prepare.rate.reset();
     prepare.seconds.reset();
@@ -116,7 +118,7 @@ class Load {
     }
     if (report_.ended == "complete") {
       const Series before = server_.series();
-      pass.seconds = run_part(index, options_.limits, [&](Record record) {
+      pass.seconds = run_part(index, limits, [&](Record record) {
         tally.add(record);
         keep(std::move(record));
       });
@@ -167,8 +169,8 @@ class Load {
   }
 
   // Of the memory: the requests of this pass, those of all before, what was asked and answered for
-  // the cache without limits, and the answers to compare with.
-  static constexpr std::uint64_t kShares = 4;
+  // the cache without limits, the answers to compare with, and turns that wait to be sent.
+  static constexpr std::uint64_t kShares = 5;
   static constexpr std::uint64_t kRepeatBytes = 256;  // of an answer to compare with, about
 
   const LoadOptions& options_;

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/load/kept.hpp"
 #include "cli/load/random.hpp"
 
 namespace cairn::load {
@@ -65,6 +66,7 @@ class Run {
       if ((stop || !result_.broken.empty()) && !cancelled_) {
         cancelled_ = exhausted_ = true;
         waiting_.clear();
+        waiting_bytes_ = 0;
         client_.cancel();
       }
       // One by one: where arrivals outrun the sending, answers and a stop still have their turn.
@@ -117,23 +119,29 @@ class Run {
     record.intended = arrivals_ ? next_arrival_ : now();
     if (arrivals_) next_arrival_ = begun_ + arrivals_->next();
     const std::int64_t session = record.planned.session;
-    if (session >= 0 && talking_.contains(session)) {
-      waiting_.emplace(session, std::move(record));
-    } else {
-      send(std::move(record));
+    if (session < 0 || !talking_.contains(session)) return send(std::move(record));
+    const std::uint64_t bytes = bytes_of(record);
+    if (arrivals_ && waiting_bytes_ + bytes > limits_.waiting_bytes) {
+      if (record.planned.last) ended_.insert(session);
+      return give_up(std::move(record), "not sent", "too many turns wait for answers before them");
     }
+    waiting_bytes_ += bytes;
+    waiting_.emplace(session, std::move(record));
+  }
+
+  void give_up(Record record, const char* error, const char* message) {
+    record.sent = record.ended = record.intended;
+    record.error = error;
+    record.message = message;
+    ++failed_;
+    sink_(std::move(record));
   }
 
   void send(Record record) {
     const std::int64_t session = record.planned.session;
     if (!asker_.may_ask(record.planned)) {
-      record.sent = record.ended = record.intended;
-      record.error = "earlier turn";
-      record.message = "a turn before this one was not answered";
-      ++failed_;
       if (record.planned.last) asker_.forget(session);
-      sink_(std::move(record));
-      return;
+      return give_up(std::move(record), "earlier turn", "a turn before this one was not answered");
     }
     if (session >= 0) talking_.insert(session);
     std::string body = asker_.ask(record);
@@ -161,15 +169,26 @@ class Run {
     }
     if (session < 0) return;
     talking_.erase(session);
-    if (too_late(ended)) waiting_.erase(session);
-    // In the open loop several turns may be late.
-    for (auto next = waiting_.find(session); next != waiting_.end() && !talking_.contains(session);
-         next = waiting_.find(session)) {
-      Record turn = std::move(next->second);
-      waiting_.erase(next);
-      turn.intended = std::max(turn.intended, ended);
-      send(std::move(turn));
+    if (too_late(ended)) {
+      while (take_waiting(session)) continue;
     }
+    // In the open loop several turns may be late.
+    while (!talking_.contains(session)) {
+      std::optional<Record> turn = take_waiting(session);
+      if (!turn) break;
+      turn->intended = std::max(turn->intended, ended);
+      send(std::move(*turn));
+    }
+    if (!talking_.contains(session) && ended_.erase(session) > 0) asker_.forget(session);
+  }
+
+  std::optional<Record> take_waiting(std::int64_t session) {
+    const auto next = waiting_.find(session);
+    if (next == waiting_.end()) return std::nullopt;
+    Record turn = std::move(next->second);
+    waiting_.erase(next);
+    waiting_bytes_ -= bytes_of(turn);
+    return turn;
   }
 
   // Whether it makes sense to go on.
@@ -192,7 +211,9 @@ class Run {
   std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();
   RunResult result_;
   std::multimap<std::int64_t, Record> waiting_;  // turns by conversation, earlier ones first
+  std::uint64_t waiting_bytes_ = 0;              // of these
   std::set<std::int64_t> talking_;               // conversations with a turn on its way
+  std::set<std::int64_t> ended_;                 // of these, whose last turn was given up
   std::map<std::size_t, Record> running_;        // by number of sending
   std::size_t sent_ = 0;
   std::int64_t planned_ = 0, answered_ = 0, failed_ = 0;

@@ -21,6 +21,8 @@ struct RunLimits {
   std::int64_t requests = 0;                   // at most
   std::optional<double> seconds;               // none is sent later, turns that wait included
   std::chrono::milliseconds timeout{600'000};  // of a request
+  /// Open loop: what turns may take that wait for the answer to the one before.
+  std::uint64_t waiting_bytes = std::uint64_t{1} << 28U;
 };
 
 struct RunProgress {
@@ -41,7 +43,8 @@ using Sink = std::function<void(Record)>;
 /// Runs until limits, source, `stop` or what broke end it, and answers have come for what was
 /// sent; a stop does not wait for these. A turn of a conversation is sent when the one before was
 /// answered; until then it takes a place of the closed loop, and its time of arrival moves to that
-/// answer in the open one. `sink` is called on the calling thread, and `progress` now and then.
+/// answer in the open one. Where waiting_bytes are taken it is not sent, which is an error of it
+/// and of those after it. `sink` is called on the calling thread, and `progress` now and then.
 /// Blocks.
 RunResult run(http::Client& client, Asker& asker, const Source& source, const Sink& sink,
               const RunLimits& limits, const std::atomic<bool>& stop,

@@ -217,6 +217,38 @@ TEST_CASE("arrivals that outrun the sending do not keep a stop from being seen")
   CHECK(alone.planned == 10);
 }
 
+TEST_CASE("turns that no answer makes way for are given up and counted, in bounded memory") {
+  Serving s;
+  std::atomic<int> answered{0}, failed{0};
+  s.engine->set_script([&](FakeRun& run) {
+    while (failed < 30) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    run.started();
+    run.text("a");
+    run.finish();
+  });
+  auto options = options_for(s, Kind::chat);
+  options.limits.rate = 1e5;
+  options.limits.requests = 60;
+  options.limits.waiting_bytes = 4 * sizeof(Record);
+  options.workload.turns = 15;  // of two conversations, then of two more
+  Alone alone(options);
+  std::map<std::string, int> errors;
+  alone([&](const Record& record) {
+    if (!record.answered()) ++errors[record.error];
+    ++(record.answered() ? answered : failed);
+  });
+  CHECK(answered + failed == 60);
+  CHECK(answered >= 4);   // the first of each
+  CHECK(answered <= 12);  // and no more than waited
+  CHECK(errors["not sent"] >= 30);
+  CHECK(errors["not sent"] + errors["earlier turn"] == failed);
+  for (int session = 0; session < 4; ++session) {
+    Planned first;
+    first.session = session;
+    CHECK(alone.asker.may_ask(first));  // nothing of it is kept
+  }
+}
+
 TEST_CASE("what a server says is bounded: counts that are none are not told, complaints are cut") {
   Asker asker({});
   const auto take = [&](const std::string& prompt, const std::string& cached) {
