@@ -151,9 +151,15 @@ class Load {
       tally.add_needed(pass.records);
     }
     std::for_each(pass.records.begin(), pass.records.end(), strip);
-    const auto passes = static_cast<std::uint64_t>(options_.passes);
-    pass.every = Kept::shrink(pass.records, options_.memory_bytes / kShares / passes) && pass.every;
     pass.groups = tally.take();
+    const std::uint64_t most =
+        options_.memory_bytes / kShares / static_cast<std::uint64_t>(options_.passes);
+    std::uint64_t figures = 0;  // bytes; half of what the pass may take
+    for (Group& group : pass.groups) {
+      group.shrink(most / 2 / pass.groups.size());
+      figures += group.bytes();
+    }
+    pass.every = Kept::shrink(pass.records, most - std::min(most, figures)) && pass.every;
     report_.passes.push_back(std::move(pass));
   }
 
@@ -168,8 +174,9 @@ class Load {
     }
   }
 
-  // Of the memory: the requests of this pass, those of all before, what was asked and answered for
-  // the cache without limits, the answers to compare with, and turns that wait to be sent.
+  // Of the memory: the requests of this pass, those and the figures of all before, what was asked
+  // and answered for the cache without limits, the answers to compare with, and turns that wait to
+  // be sent.
   static constexpr std::uint64_t kShares = 5;
   static constexpr std::uint64_t kRepeatBytes = 256;  // of an answer to compare with, about
 

@@ -34,6 +34,14 @@ void add(Group& group, const Record& r) {
 
 }  // namespace
 
+std::uint64_t Group::bytes() const {
+  return first_ms.bytes() + gap_ms.bytes() + total_ms.bytes() + late_ms.bytes();
+}
+
+void Group::shrink(std::uint64_t most_bytes) {
+  for (Spread* spread : {&first_ms, &gap_ms, &total_ms, &late_ms}) spread->shrink(most_bytes / 4);
+}
+
 void Tally::add(const Record& record) {
   load::add(all_, record);
   Group& group = kinds_[record.planned.kind];

@@ -30,6 +30,9 @@ struct Group {
   std::optional<std::int64_t> needed;  // of a cache without limits; unset: some are not known
 
   std::int64_t failed() const { return requests - answered; }
+  std::uint64_t bytes() const;  // that its distributions take, about
+  /// Coarser distributions, where they take more.
+  void shrink(std::uint64_t most_bytes);
 };
 
 /// Groups of requests as they end, in memory that does not grow with their number. One owner.

@@ -10,7 +10,7 @@ void write(JsonWriter& json, const char* name, const Spread& spread) {
   json.key("mean").number(spread.mean());
   json.key("p50").number(spread.percentile(0.5)).key("p90").number(spread.percentile(0.9));
   json.key("p99").number(spread.percentile(0.99)).key("max").number(spread.most());
-  json.key("percentile_error").number(spread.exact() ? 0 : Spread::kStep).end_object();
+  json.key("percentile_error").number(spread.error()).end_object();
 }
 
 /// null: not told, not known.

@@ -44,25 +44,25 @@ void print(std::string& out, const Group& group) {
   out += "; answers " + told(group.answer_tokens) + "\n";
 }
 
-bool has_rounded(const Group& group) {
-  return !group.first_ms.exact() || !group.gap_ms.exact() || !group.total_ms.exact();
+double error_of(const Group& group) {
+  return std::max({group.first_ms.error(), group.gap_ms.error(), group.total_ms.error()});
 }
 
 }  // namespace
 
 std::string exactness(const Report& report) {
-  bool rounded = false, every = true;
+  double error = 0;
+  bool every = true;
   for (const Pass& pass : report.passes) {
     every = every && pass.every;
-    for (const Group& group : pass.groups) rounded = rounded || has_rounded(group);
+    for (const Group& group : pass.groups) error = std::max(error, error_of(group));
   }
   std::string out;
-  if (rounded) {
-    print(
-        out,
-        "numbers, sums, means and maxima are exact; percentiles of more than %zu different values "
-        "at most %g %% too large\n",
-        Spread::kExact, 100 * Spread::kStep);
+  if (error > 0) {
+    print(out,
+          "numbers, sums, means and maxima are exact; percentiles of more than %zu different "
+          "values, or beyond the memory for them, at most %.3g %% too large\n",
+          Spread::kExact, 100 * error);
   }
   if (!every) out += "of single requests not all were kept, but of two neighbours the slower one\n";
   return out;

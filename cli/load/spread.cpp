@@ -7,11 +7,14 @@
 namespace cairn::load {
 namespace {
 
-/// The next power of 1 + kStep.
-double rounded_up(double value) {
-  constexpr double kLeast = 1e-6;
-  const double step = std::log1p(Spread::kStep);
-  return std::exp(step * std::ceil(std::log(std::max(value, kLeast)) / step));
+constexpr std::uint64_t kValueBytes = 64;  // of a node of a map
+constexpr std::uint64_t kFewest = 16;      // values that are always kept
+
+/// The next power of (1 + kStep)^grain; one that is a power already stays.
+double rounded_up(double value, int grain) {
+  constexpr double kLeast = 1e-6, kSame = 1e-9;
+  const double step = grain * std::log1p(Spread::kStep);
+  return std::exp(step * std::ceil(std::log(std::max(value, kLeast)) / step - kSame));
 }
 
 }  // namespace
@@ -20,12 +23,26 @@ void Spread::add(double value) {
   most_ = count_ == 0 ? value : std::max(most_, value);
   sum_ += value;
   ++count_;
-  ++counts_[exact_ ? value : rounded_up(value)];
-  if (!exact_ || counts_.size() <= kExact) return;
-  exact_ = false;
+  ++counts_[exact() ? value : rounded_up(value, grain_)];
+  if (exact() && counts_.size() > kExact) coarsen();
+}
+
+// Powers of a grain are among those of half of it: an error does not add to the one before.
+void Spread::coarsen() {
+  grain_ = std::max(1, 2 * grain_);
   std::map<double, std::int64_t> rounded;
-  for (const auto& [each, times] : counts_) rounded[rounded_up(each)] += times;
+  for (const auto& [each, times] : counts_) rounded[rounded_up(each, grain_)] += times;
   counts_ = std::move(rounded);
+}
+
+double Spread::error() const {
+  return grain_ <= 1 ? grain_ * kStep : std::pow(1 + kStep, grain_) - 1;
+}
+
+std::uint64_t Spread::bytes() const { return kValueBytes * counts_.size(); }
+
+void Spread::shrink(std::uint64_t most_bytes) {
+  while (bytes() > std::max(most_bytes, kFewest * kValueBytes)) coarsen();
 }
 
 double Spread::percentile(double share) const {

@@ -10,17 +10,21 @@
 namespace cairn::load {
 
 /// How values are spread, in memory that does not grow with their number. Number, mean and most are
-/// exact; percentiles are until there are more than kExact different values, and from then on at
-/// most kStep too large. All 0 for no values. One owner.
+/// exact; percentiles are until there are more than kExact different values or it was to shrink,
+/// and from then on at most error() too large. All 0 for no values. One owner.
 class Spread {
  public:
   static constexpr std::size_t kExact = 4096;
-  static constexpr double kStep = 0.005;
+  static constexpr double kStep = 0.005;  // the first error
 
   void add(double value);
   std::int64_t count() const { return count_; }
   bool empty() const { return count_ == 0; }
-  bool exact() const { return exact_; }
+  bool exact() const { return grain_ == 0; }
+  double error() const;  // of a percentile, as a share of it; 0: exact
+  std::uint64_t bytes() const;
+  /// To about so many bytes, those of some dozen values at least: the error doubles until it fits.
+  void shrink(std::uint64_t most_bytes);
   double mean() const { return count_ == 0 ? 0 : sum_ / static_cast<double>(count_); }
   double most() const { return most_; }
   /// The least value that at least `share` (0 to 1) of all do not exceed.
@@ -29,10 +33,12 @@ class Spread {
   std::vector<std::pair<double, std::int64_t>> within(std::size_t points) const;
 
  private:
+  void coarsen();
+
   std::map<double, std::int64_t> counts_;  // of values, rounded up once not exact
   std::int64_t count_ = 0;
   double sum_ = 0, most_ = 0;
-  bool exact_ = true;
+  int grain_ = 0;  // values are powers of (1 + kStep)^grain_; 0: as they came
 };
 
 }  // namespace cairn::load

@@ -218,6 +218,17 @@ TEST_CASE("of many values the percentiles are a little too large, all else is ex
     CHECK(told >= exact * (1 - 1e-9));
     CHECK(told <= exact * (1 + Spread::kStep) * (1 + 1e-9));
   }
+  CHECK(spread.error() == Spread::kStep);
+  for (const std::uint64_t most : {spread.bytes(), spread.bytes() / 2, std::uint64_t{8192}}) {
+    spread.shrink(most);
+    CHECK(spread.bytes() <= most);
+    CHECK(spread.count() == kCount);
+    const double exact = values[kCount / 2 - 1];
+    CHECK(spread.percentile(0.5) >= exact * (1 - 1e-9));
+    CHECK(spread.percentile(0.5) <= exact * (1 + spread.error()) * (1 + 1e-9));
+    CHECK((spread.error() > Spread::kStep) == (most < 100'000));
+  }
+  CHECK(spread.error() < 0.2);
   const auto curve = spread.within(100);
   CHECK(curve.size() < 250);
   CHECK(curve.back() == std::pair(values.back(), std::int64_t{kCount}));

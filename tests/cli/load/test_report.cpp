@@ -107,6 +107,10 @@ TEST_CASE("what is not exact in a report is said in it") {
   CHECK(exactness(report).empty());
   for (int i = 0; i < 5000; ++i) report.passes[0].groups[0].total_ms.add(i);
   CHECK_THAT(exactness(report), Catch::Contains("4096") && !Catch::Contains("slower"));
+  CHECK_THAT(report_json(report, false), Catch::Contains("\"percentile_error\":0.005}"));
+  report.passes[0].groups[0].shrink(4 * 64 * 40);
+  CHECK(report.passes[0].groups[0].bytes() <= 4 * 64 * 40);
+  CHECK_THAT(exactness(report), Catch::Contains("at most") && !Catch::Contains("0.5 %"));
   report.passes[1].every = false;
   CHECK_THAT(report_text(report), Catch::Contains("4096") && Catch::Contains("slower"));
 }
