@@ -12,10 +12,13 @@
 #include <filesystem>
 #include <random>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/failpoints.hpp"
+#include "base/log.hpp"
 
 namespace cairn::model {
 namespace {
@@ -50,7 +53,7 @@ void remove_abandoned(const std::filesystem::path& path) {
 
 }  // namespace
 
-NewFile::NewFile(const std::string& path) : path_(path) {
+NewFile::NewFile(const std::string& path, std::chrono::milliseconds lock_wait) : path_(path) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path_, ignored);
   // Devices, directories: renaming to them fails late or replaces them.
@@ -58,20 +61,25 @@ NewFile::NewFile(const std::string& path) : path_(path) {
     fail("it is no regular file");
   }
   remove_abandoned(path_);
-  for (int attempt = 0; file_ == nullptr && attempt < kAttempts; ++attempt) open_temporary();
+  for (int attempt = 0; file_ == nullptr && attempt < kAttempts; ++attempt)
+    open_temporary(lock_wait);
   if (file_ == nullptr) fail(EEXIST);
 }
 
 // Leaves file_ null when the name is taken, or was taken for abandoned before it was locked.
-void NewFile::open_temporary() {
+void NewFile::open_temporary(std::chrono::milliseconds lock_wait) {
   temporary_ = path_ + kTemporary + random_digits();
   const int file = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) {
     if (errno == EEXIST) return;
     fail(errno);
   }
-  // Where locks are not to be had, nothing that was left is ever removed.
-  ::flock(file, LOCK_EX);
+  if (!lock(file, lock_wait)) {
+    ::close(file);
+    ::unlink(temporary_.c_str());
+    fail("another process has locked " + temporary_ + " for " + std::to_string(lock_wait.count()) +
+         " ms");
+  }
   struct stat info {};
   if (::stat(temporary_.c_str(), &info) != 0) {
     ::close(file);
@@ -83,6 +91,26 @@ void NewFile::open_temporary() {
   ::close(file);
   ::unlink(temporary_.c_str());
   fail(error);
+}
+
+// False when another process still has the lock after `wait`: one that looks for what was abandoned
+// keeps it for no longer than it takes to remove the file. True also where locks are not to be had;
+// nothing that was left is ever removed there.
+bool NewFile::lock(int file, std::chrono::milliseconds wait) const {
+  constexpr std::chrono::milliseconds kAgain{10}, kTell{1000};
+  const auto begin = std::chrono::steady_clock::now();
+  bool told = false;
+  for (;;) {
+    const bool held = hit_failpoint("model.lock") || (::flock(file, LOCK_EX | LOCK_NB) != 0 &&
+                                                      (errno == EWOULDBLOCK || errno == EINTR));
+    if (!held) return true;
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    if (waited >= wait) return false;
+    if (waited >= kTell && !std::exchange(told, true)) {
+      log(LogLevel::info, path_ + ": waiting for a lock on " + temporary_);
+    }
+    std::this_thread::sleep_for(kAgain);
+  }
 }
 
 NewFile::~NewFile() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -10,11 +11,13 @@ namespace cairn::model {
 
 /// A file under a temporary name, unlike any other writer's, that gets its own in commit(); removed
 /// when that never happens, by the next writer of that file when the process was killed. Not
-/// thread-safe. Throws LoadError naming the file when the system refuses, or when something else
-/// than a regular file has that name.
+/// thread-safe. Throws LoadError naming the file when the system refuses, when something else than
+/// a regular file has that name, or when another process holds the temporary one's lock for longer
+/// than `lock_wait` (a network file system may forget to end one).
 class NewFile {
  public:
-  explicit NewFile(const std::string& path);
+  static constexpr std::chrono::milliseconds kLockWait{5000};
+  explicit NewFile(const std::string& path, std::chrono::milliseconds lock_wait = kLockWait);
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -26,7 +29,8 @@ class NewFile {
   void commit(bool durable = true);
 
  private:
-  void open_temporary();
+  void open_temporary(std::chrono::milliseconds lock_wait);
+  bool lock(int file, std::chrono::milliseconds wait) const;
   [[noreturn]] void fail(const std::string& why) const;
   [[noreturn]] void fail(int error) const;
 

@@ -210,6 +210,22 @@ TEST_CASE("two writers of one file at once do not touch each other's: the later 
   CHECK(testing::read_file(dir.file("f")) == "two");
 }
 
+TEST_CASE(
+    "a lock that another process keeps is waited for, and then costs the file, not the start") {
+  const TempDir dir;
+  set_failpoints("model.lock=fail*3");
+  NewFile waited(dir.file("f"));
+  waited.write("one", 3);
+  waited.commit(false);
+  CHECK(testing::read_file(dir.file("f")) == "one");
+  set_failpoints("model.lock=fail");
+  CHECK_THROWS_WITH(NewFile(dir.file("g"), std::chrono::milliseconds(20)),
+                    Catch::Contains(dir.file("g") + ": cannot be written: another process has") &&
+                        Catch::Contains("for 20 ms"));
+  set_failpoints("");
+  CHECK(std::distance(fs::directory_iterator(dir.path()), {}) == 1);
+}
+
 TEST_CASE("a new file replaces regular files only") {
   const TempDir dir;
   fs::create_directory(dir.file("d"));
