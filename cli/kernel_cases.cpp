@@ -183,13 +183,16 @@ class ProductBench {
                     ((integer ? 1 : 2) * depth + 4 * static_cast<double>(product_.n));
     one.work = [&, integer](std::int64_t round) {
       const kernels::PackedMatrix& w = copies_[static_cast<std::size_t>(round) % copies_.size()];
-      on_.split(w.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
-        if (integer) {
-          on_.ops.gemm_quantised(w, begin, end, quantised_, 0, rows, y.data(), ldy);
-        } else {
-          on_.ops.gemm_rounded(w, begin, end, rounded_, 0, rows, y.data(), ldy);
-        }
-      });
+      kernels::split_product(
+          on_.pool, w.panels(), rows,
+          [&](std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end) {
+            float* const to = y.data() + begin * ldy;
+            if (integer) {
+              on_.ops.gemm_quantised(w, first, last, quantised_, begin, end - begin, to, ldy);
+            } else {
+              on_.ops.gemm_rounded(w, first, last, rounded_, begin, end - begin, to, ldy);
+            }
+          });
     };
     take(one);
   }
@@ -263,7 +266,7 @@ void sampling_cases(const KernelBench& on, const TakeCase& take) {
     take(one);
   }
   if (on.wants("copy_state")) {
-    const std::size_t bytes = model::memory_layout(on.shape, model::KvType::bf16).state_bytes;
+    const std::size_t bytes = model::cpu_memory_layout(on.shape, model::KvType::bf16).state_bytes;
     const auto floats = static_cast<std::int64_t>(bytes / sizeof(float));
     ColdArray states(2 * floats, on);  // one and where it goes
     one.kernel = "copy_state";

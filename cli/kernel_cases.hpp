@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/chunks.hpp"
 #include "kernels/cpu/ops.hpp"
 #include "kernels/cpu/thread_pool.hpp"
 #include "model/net/config.hpp"
@@ -45,13 +46,10 @@ struct KernelBench {
   bool wants(const std::string& kernel) const {
     return kernels.empty() || std::find(kernels.begin(), kernels.end(), kernel) != kernels.end();
   }
-  /// fn(begin, end) over [0, n), at least `grain` at a time, as the backend splits.
+  /// As the backend splits.
   template <class F>
   void split(std::int64_t n, std::int64_t grain, F&& fn) const {
-    const std::int64_t most = std::int64_t{6} * pool.threads();
-    const std::int64_t chunks = std::min((n + grain - 1) / grain, most);
-    if (chunks <= 1) return fn(std::int64_t{0}, n);
-    pool.run(chunks, [&](std::int64_t c) { fn(n * c / chunks, n * (c + 1) / chunks); });
+    kernels::split(pool, n, grain, fn);
   }
 };
 

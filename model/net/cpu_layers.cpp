@@ -2,6 +2,7 @@
 // What all layers share: projections, norms, the MLP, split among threads.
 #include <algorithm>
 
+#include "kernels/cpu/chunks.hpp"
 #include "model/net/cpu_backend.hpp"
 
 namespace cairn::model {
@@ -9,8 +10,6 @@ namespace {
 
 constexpr std::int64_t kRowGrain = 4;        // rows of element-wise work worth a chunk
 constexpr std::int64_t kRoundGrain = 8;      // rows rounded for a product worth a chunk
-constexpr std::int64_t kSinglePanels = 16;   // rows that make one panel worth a chunk
-constexpr std::int64_t kHalfRows = 48;       // rows that make one panel worth two
 constexpr std::int64_t kAddGrain = 1 << 14;  // elements of an addition worth a chunk
 
 }  // namespace
@@ -26,6 +25,8 @@ void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
   }
   const auto multiply = [&](std::int64_t first_panel, std::int64_t last_panel, std::int64_t begin,
                             std::int64_t end) {
+    first_panel += panel_begin;
+    last_panel += panel_begin;
     float* const to = y + begin * ldy;
     if (w.format() != kernels::WeightFormat::bf16) {
       ops_.gemm_quantised(w, first_panel, last_panel, quantised_rows(rows, w.k()), begin,
@@ -37,21 +38,7 @@ void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
       ops_.gemm(w, first_panel, last_panel, x + begin * ldx, ldx, end - begin, to, ldy);
     }
   };
-  const std::int64_t panels = panel_end - panel_begin;
-  if (rows < kSinglePanels) {
-    split(panels, 1, [&](std::int64_t begin, std::int64_t end) {
-      multiply(panel_begin + begin, panel_begin + end, 0, rows);
-    });
-    return;
-  }
-  // Small chunks, so that threads end together. All panels of the first rows come first: a thread
-  // that keeps to its share keeps those rows in its cache.
-  const std::int64_t parts = rows < 2 * kHalfRows ? 1 : 2;
-  pool_.run(parts * panels, [&](std::int64_t chunk) {
-    const std::int64_t panel = panel_begin + chunk % panels;
-    multiply(panel, panel + 1, rows * (chunk / panels) / parts,
-             rows * (chunk / panels + 1) / parts);
-  });
+  kernels::split_product(pool_, panel_end - panel_begin, rows, multiply);
 }
 
 kernels::QuantRows CpuBackend::quantised_rows(std::int64_t rows, std::int64_t k) {

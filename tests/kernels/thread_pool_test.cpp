@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "kernels/cpu/chunks.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace cairn::kernels::testing {
@@ -157,6 +158,38 @@ TEST_CASE("idle workers sleep") {
   std::atomic<int> woken{0};
   pool.run(64, [&](std::int64_t) { ++woken; });
   REQUIRE(woken.load() == 64);
+}
+
+TEST_CASE(
+    "a product's chunks are all of its panels and rows once, one panel each where rows are many") {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    for (const std::int64_t rows : {0, 1, 15, 16, 95, 96, 97}) {
+      for (const std::int64_t panels : {1, 5, 40}) {
+        std::vector<std::atomic<int>> seen(static_cast<std::size_t>(rows * panels));
+        std::atomic<int> calls{0}, wide{0};
+        split_product(
+            pool, panels, rows,
+            [&](std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end) {
+              ++calls;
+              if (last - first > 1) ++wide;
+              for (std::int64_t p = first; p < last; ++p) {
+                for (std::int64_t r = begin; r < end; ++r) {
+                  ++seen[static_cast<std::size_t>(p * rows + r)];
+                }
+              }
+            });
+        INFO(rows << " rows, " << panels << " panels, " << threads << " threads");
+        for (const auto& times : seen) REQUIRE(times == 1);
+        if (rows >= 16) {
+          CHECK(wide == 0);
+          CHECK(calls == panels * (rows < 96 ? 1 : 2));
+        } else {
+          CHECK(calls == (rows == 0 ? 0 : std::min<std::int64_t>(panels, 6 * threads)));
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("pools come and go") {
