@@ -170,6 +170,9 @@ void add_bench_serve(CLI::App& bench, Action& action) {
     if (command->count("--mix") > 0 && flags->workload != "mix") {
       throw CLI::ExcludesError("--mix", "--workload " + flags->workload);
     }
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->count() > 0) flags->given.push_back(option->get_name());
+    }
     action = [flags] { return bench_serve(*flags); };
   });
 }

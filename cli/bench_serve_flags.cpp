@@ -2,12 +2,14 @@
 #include "cli/bench_serve_flags.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <map>
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
@@ -37,6 +39,39 @@ std::array<double, load::kKinds.size()> weights_of(const ServeBenchFlags& flags)
     weights[static_cast<std::size_t>(kind)] = weight;
   }
   return weights;
+}
+
+/// Sizes of workloads, and who has them.
+const std::map<std::string, std::vector<Kind>>& sizes() {
+  static const std::map<std::string, std::vector<Kind>> list = {
+      {"--documents", {Kind::documents}},
+      {"--document-tokens", {Kind::documents, Kind::overlaps}},
+      {"--questions", {Kind::documents}},
+      {"--question-tokens", {Kind::documents, Kind::overlaps}},
+      {"--leave", {Kind::overlaps}},
+      {"--conversations", {Kind::chat}},
+      {"--turns", {Kind::chat}},
+      {"--opening-tokens", {Kind::chat}},
+      {"--message-tokens", {Kind::chat}},
+      {"--chat-ids", {Kind::chat}},
+      {"--short-tokens", {Kind::short_prompts}}};
+  return list;
+}
+
+/// Of what is given, each has a workload that looks at it.
+void require_use(const ServeBenchFlags& flags) {
+  const auto asked = [&](Kind kind) {
+    return flags.load.workload.weights[static_cast<std::size_t>(kind)] > 0;
+  };
+  for (const std::string& name : flags.given) {
+    const auto size = sizes().find(name);
+    if (size == sizes().end() || std::any_of(size->second.begin(), size->second.end(), asked))
+      continue;
+    std::string kinds;
+    for (const Kind kind : size->second)
+      kinds += (kinds.empty() ? "" : " or ") + std::string(to_string(kind));
+    throw LoadError(name + " is of the workload " + kinds + ", which is not asked for");
+  }
 }
 
 std::string number(double value) {
@@ -146,8 +181,9 @@ void add_run_flags(CLI::App& command, ServeBenchFlags& flags) {
                   "--verify and in the cache without limits. A fifth is for turns that wait for "
                   "earlier ones with --rate: more fail as not sent")
       ->capture_default_str();
-  command.add_option("--json", flags.json, "Also write JSON to this file ('-': standard output)");
-  command.add_flag("--each", flags.each, "With every request in the JSON");
+  auto* json = command.add_option("--json", flags.json,
+                                  "Also write JSON to this file ('-': standard output)");
+  command.add_flag("--each", flags.each, "With every request in the JSON")->needs(json);
   command.add_option("--html", flags.html, "Also write a page with plots to this file");
 }
 
@@ -161,6 +197,7 @@ void complete(ServeBenchFlags& flags) {
     if (std::isnan(number)) throw LoadError("--rate, --duration and --timeout want numbers");
   }
   o.workload.weights = weights_of(flags);
+  require_use(flags);
   o.limits.seed = o.workload.seed;
   o.limits.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * flags.timeout_seconds));

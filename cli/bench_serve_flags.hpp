@@ -25,6 +25,7 @@ struct ServeBenchFlags {
   bool chat_ids = false, verify = false, each = false;
   std::string memory = "1GiB";
   std::string json, html;
+  std::vector<std::string> given;  // names of the options on the command line
 };
 
 void add_serve_bench_flags(CLI::App& command, ServeBenchFlags& flags);

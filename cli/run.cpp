@@ -22,7 +22,8 @@ namespace {
 
 struct RunFlags {
   EngineFlags engine;
-  std::string prompt, system;
+  std::optional<std::string> prompt;  // none: a chat
+  std::string system;
   std::optional<std::int32_t> max_tokens;
   std::optional<float> temperature, top_p;
   std::optional<std::uint64_t> seed;
@@ -177,14 +178,14 @@ int run(const RunFlags& flags) {
     const std::lock_guard lock(mutex);
     terminal = std::make_unique<Terminal>(*engine);
   }
-  if (flags.prompt.empty()) return chat(*terminal, flags);
+  if (!flags.prompt) return chat(*terminal, flags);
   GenerateRequest request = request_for(flags);
   if (flags.raw) {
-    request.prompt = TextPrompt{flags.prompt, true};
+    request.prompt = TextPrompt{*flags.prompt, true};
   } else {
     Conversation conversation;
     if (!flags.system.empty()) conversation.add("system", flags.system);
-    conversation.add("user", flags.prompt);
+    conversation.add("user", *flags.prompt);
     request.prompt = conversation.prompt(flags);
   }
   return terminal->ask(std::move(request), flags.quiet) ? 0 : 1;
@@ -203,17 +204,22 @@ void add_run(CLI::App& app, Action& action) {
       "  cairn run --model ~/models/Qwen3.5-0.8B --raw --prompt 'Once upon a time' --max-tokens "
       "50");
   add_engine_flags(*command, flags->engine);
-  command->add_option("--prompt", flags->prompt, "Answer this and end (default: chat)");
-  command->add_option("--system", flags->system, "System message");
+  auto* prompt =
+      command->add_option("--prompt", flags->prompt, "Answer this and end (default: chat)");
+  auto* system = command->add_option("--system", flags->system, "System message");
   command->add_option("-n,--max-tokens", flags->max_tokens,
                       "Length of an answer (default: what fits)");
   command->add_option("--temperature", flags->temperature, "0: always the likeliest token");
   command->add_option("--top-p", flags->top_p, "Only the likeliest tokens that sum to this");
   command->add_option("--seed", flags->seed, "Repeats an answer (default: random)");
   auto* thinking = command->add_flag("--thinking", flags->thinking, "Let the model think first");
-  command->add_flag("--no-thinking", flags->no_thinking, "Keep it from thinking")
-      ->excludes(thinking);
-  command->add_flag("--raw", flags->raw, "Continue --prompt as text, without the chat template");
+  auto* no_thinking =
+      command->add_flag("--no-thinking", flags->no_thinking, "Keep it from thinking")
+          ->excludes(thinking);
+  auto* raw = command->add_flag("--raw", flags->raw,
+                                "Continue --prompt as text, without the chat template");
+  raw->needs(prompt);
+  for (CLI::Option* of_template : {system, thinking, no_thinking}) raw->excludes(of_template);
   command->add_flag("-q,--quiet", flags->quiet, "No line of figures after the answer");
   command->callback([flags, &action] { action = [flags] { return run(*flags); }; });
 }

@@ -27,6 +27,9 @@ done
 refuses nonsense nonsense
 refuses --nonsense serve --nonsense
 refuses /nowhere run --model /nowhere --prompt x
+refuses --prompt run --model demo --raw
+refuses --raw run --model demo --prompt x --raw --system y
+refuses --raw run --model demo --prompt x --raw --thinking
 refuses /nowhere model info /nowhere
 refuses /nowhere/x plan solve /nowhere/x
 refuses "$work: cannot be read" plan solve "$work"
@@ -73,6 +76,9 @@ refuses --url bench serve --url http://127.0.0.1:1 --threads 2
 refuses magic bench serve --url http://127.0.0.1:1 --mix magic=1
 refuses --mix bench serve --url http://127.0.0.1:1 --mix chat=lots
 refuses --mix bench serve --url http://127.0.0.1:1 --workload chat --mix chat=1
+refuses --json bench serve --url http://127.0.0.1:1 --each
+refuses "--turns" bench serve --url http://127.0.0.1:1 --workload documents --turns 3
+refuses "--leave" bench serve --url http://127.0.0.1:1 --mix chat=1,short=1 --leave 5
 refuses --keep-bytes bench serve --url http://127.0.0.1:1 --keep-bytes lots
 refuses --duration bench serve --url http://127.0.0.1:1 --duration nan
 refuses "Connection refused" bench serve --url http://127.0.0.1:1
