@@ -10,39 +10,49 @@ DECODE_TOKENS, DECODE_FROM = 32, 128
 RUN_SECONDS = 900
 
 
-def _json_of(command):
+def _read(command, pick):
+    """What `pick` takes from the JSON that a program prints."""
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=RUN_SECONDS)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise RuntimeError(f"{command[0]}: {said[-1] if said else f'ended with {done.returncode}'}")
-    return json.loads(done.stdout)
+    try:
+        return pick(json.loads(done.stdout))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise RuntimeError(f"{command[0]} printed what is not understood ({error!r}): "
+                           f"{done.stdout[:500]}") from error
 
 
 def cairn_speeds(setup, weights, lengths, decode=True):
     """Tokens a second by row name, and the machine's limits as measured in the same run."""
-    measured = _json_of([
+    def pick(measured):
+        speeds = {f"prefill {p['tokens']}": p["prefill_tokens_per_s"] for p in measured["prefill"]}
+        if decode:
+            speeds["decode"] = measured["decode_tokens_per_s"]
+            speeds["share of reads"] = measured["percent_of_reads"]
+        told = {key: measured.get(key) for key in ("isa", "threads", "activations")}
+        return {"speeds": speeds, "limits": measured["limits"], **told}
+
+    return _read([
         setup.cairn, "bench", "model", "--device", "cpu", "--model", setup.checkpoint, "--weights",
         weights, "--threads", setup.threads, "--lengths", ",".join(map(str, lengths or (16,))),
         "--repeats", 1,
-        "--decode-tokens", DECODE_TOKENS if decode else 1, "--json", *setup.cairn_flags])
-    speeds = {f"prefill {p['tokens']}": p["prefill_tokens_per_s"] for p in measured["prefill"]}
-    if decode:
-        speeds["decode"] = measured["decode_tokens_per_s"]
-        speeds["share of reads"] = measured["percent_of_reads"]
-    told = {key: measured.get(key) for key in ("isa", "threads", "activations")}
-    return {"speeds": speeds, "limits": measured["limits"], **told}
+        "--decode-tokens", DECODE_TOKENS if decode else 1, "--json", *setup.cairn_flags], pick)
 
 
 def peer_speeds(setup, kind, lengths, decode=True):
     """Tokens a second by row name."""
     common = [setup.peer.bench, "-m", setup.gguf[kind], "-t", setup.threads, "-r", 1, "-o", "json",
               *setup.peer_flags]
-    rows = []
+
+    def pick(rows):
+        return {f"prefill {r['n_prompt']}" if r["n_prompt"] else "decode": r["avg_ts"] for r in rows}
+
+    speeds = {}
     if lengths:
-        rows += _json_of([*common, "-p", ",".join(map(str, lengths)), "-n", 0])
+        speeds |= _read([*common, "-p", ",".join(map(str, lengths)), "-n", 0], pick)
     if decode:
-        rows += _json_of([*common, "-p", 0, "-n", DECODE_TOKENS, "-d", DECODE_FROM])
-    speeds = {f"prefill {r['n_prompt']}" if r["n_prompt"] else "decode": r["avg_ts"] for r in rows}
+        speeds |= _read([*common, "-p", 0, "-n", DECODE_TOKENS, "-d", DECODE_FROM], pick)
     return {"speeds": speeds}
 
 

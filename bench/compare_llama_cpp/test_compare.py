@@ -4,6 +4,7 @@ import contextlib
 import io
 import pathlib
 import tempfile
+import types
 import unittest
 
 import speed
@@ -51,6 +52,16 @@ class Probe(unittest.TestCase):
             for failing in ("echo 'cairn: no memory for int4' >&2; exit 1", "echo 'no memory' >&2; exit 2"):
                 with self.assertRaisesRegex(RuntimeError, "no memory"):
                     speed.has_weights(self.program(folder, failing), "int4")
+
+
+    def test_figures_of_another_form_are_shown_with_their_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for printed, said in (("no JSON", "JSONDecodeError.*no JSON"), ('{"prefill": [{"tokens": 5}]}', "per_s.*5"),
+                                  ("[]", "TypeError")):
+                setup = types.SimpleNamespace(cairn=self.program(folder, f"echo '{printed}'"), checkpoint="c",
+                                              threads=1, cairn_flags=[])
+                with self.assertRaisesRegex(RuntimeError, f"(?s)cairn printed what is not understood.*{said}"):
+                    speed.cairn_speeds(setup, "int8", (512,))
 
 
 class _Dying:

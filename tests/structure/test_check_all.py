@@ -125,14 +125,23 @@ class CheckAll(unittest.TestCase):
 class Limits(unittest.TestCase):
     INT4 = "--known=same likeliest token, int4=82"
 
-    def accuracy(self, *flags, int8="98.08", int8_above="+0.07"):
+    def limits(self, check, printed, *arguments):
         with tempfile.TemporaryDirectory() as folder:
-            program = pathlib.Path(folder) / "bench_accuracy"
-            program.write_text("#!/bin/sh\ncat <<END\n" + TABLE.format(int8=int8, int8_above=int8_above) + "END\n")
+            program = pathlib.Path(folder) / "program"
+            program.write_text(f"#!/bin/sh\ncat <<END\n{printed}END\n")
             program.chmod(0o755)
-            done = subprocess.run([sys.executable, "-B", ROOT / "bench" / "limits.py", "accuracy", program, "text", *flags],
+            done = subprocess.run([sys.executable, "-B", ROOT / "bench" / "limits.py", check, program, *arguments],
                                   capture_output=True, text=True)
             return done.returncode, done.stdout + done.stderr
+
+    def accuracy(self, *flags, int8="98.08", int8_above="+0.07"):
+        return self.limits("accuracy", TABLE.format(int8=int8, int8_above=int8_above), "text", *flags)
+
+    def test_what_a_program_says_wrongly_is_told_with_its_name(self):
+        for printed in ("{}\n", "[1]\n", "no JSON\n"):
+            code, said = self.limits("kernels", printed)
+            self.assertEqual(code, 1)
+            self.assertRegex(said, r"^limits: kernels: what \S+/program said is not understood \(\w+Error.*\)\n$")
 
     def test_rows_below_their_bar_miss(self):
         code, said = self.accuracy()
