@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -14,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/arguments.hpp"
 #include "bench/tables/orders.hpp"
 #include "bench/tables/policy_table.hpp"
 #include "engine/placement/forest_policy.hpp"
@@ -133,7 +133,8 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "usage: %s [--threads N] FOLDER...\n", argv[0]);
       return 2;
     }
-    tabulate(threaded ? std::clamp(std::atoi(argv[2]), 1, 64) : 1, {argv + first, argv + argc});
+    tabulate(threaded ? bench::whole_number(argv[1], argv[2], 1, 64) : 1,
+             {argv + first, argv + argc});
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s: %s\n", argv[0], e.what());

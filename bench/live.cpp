@@ -12,6 +12,7 @@
 
 #include "base/check.hpp"
 #include "base/json_text.hpp"
+#include "bench/arguments.hpp"
 #include "bench/live/chat.hpp"
 #include "bench/live/copies.hpp"
 #include "bench/live/document.hpp"
@@ -42,12 +43,7 @@ struct Arguments {
 };
 
 int number(const std::string& name, const char* text) {
-  char* end = nullptr;
-  const long value = std::strtol(text, &end, 10);
-  if (end == text || *end != '\0' || value < 0 || value > 10'000) {
-    throw LoadError(name + ": expected 0 to 10000, not '" + text + "'");
-  }
-  return static_cast<int>(value);
+  return bench::whole_number(name, text, 0, 10'000);
 }
 
 Arguments parse(int argc, char** argv) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/check.hpp"
+#include "bench/arguments.hpp"
 #include "bench/paper/importers.hpp"
 #include "bench/paper/tables.hpp"
 #include "bench/paper/wallclock.hpp"
@@ -111,8 +112,8 @@ int wallclock(const Options& given) {
   WallclockOptions options;
   options.model = get(given, "--model");
   if (options.model.empty()) throw LoadError("--model is missing");
-  options.seconds = std::stod(get(given, "--seconds", "340"));
-  options.threads = std::stoi(get(given, "--threads", "0"));
+  options.seconds = bench::whole_number("--seconds", get(given, "--seconds", "340"), 1, 86'400);
+  options.threads = bench::whole_number("--threads", get(given, "--threads", "0"), 0, 1024);
   const Wallclock result = measure_wallclock(options);
   publish(given, to_markdown(result));
   const std::string prefix = get(given, "--svg");

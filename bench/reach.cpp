@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <set>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "bench/arguments.hpp"
 #include "bench/tables/orders.hpp"
 #include "bench/tables/policy_table.hpp"
 #include "engine/placement/policy_names.hpp"
@@ -53,7 +53,7 @@ Arguments parse(int argc, char** argv) {
     }
     if (++i >= argc) throw LoadError(word + " takes a value");
     if (word == "--threads") {
-      a.threads = std::clamp(std::atoi(argv[i]), 1, 64);
+      a.threads = bench::whole_number(word, argv[i], 1, 64);
     } else if (word == "--skip") {
       a.skip = listed(argv[i]);
     } else if (word == "--only") {

@@ -8,9 +8,10 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
+#include "base/check.hpp"
+#include "bench/arguments.hpp"
 #include "kernels/cpu/thread_pool.hpp"
 
 namespace {
@@ -55,10 +56,7 @@ void multiply(int times) {
   seed = x;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
+void measure(int threads) {
   ThreadPool pool(threads);
   std::printf("%d threads\n%-38s %9s %9s\n", pool.threads(), "job of empty chunks, us", "median",
               "99 %");
@@ -87,4 +85,17 @@ int main(int argc, char** argv) {
   const Spread s = spread_of(jobs);
   std::printf("job of %lld chunks of %.1f us: %.1f us if nothing is lost, median %.1f, mean %.1f\n",
               static_cast<long long>(chunks), chunk_us, 6 * chunk_us, s.median, mean);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (argc > 2) throw cairn::LoadError("usage: bench_thread_pool [THREADS]");
+    measure(argc > 1 ? cairn::bench::whole_number("THREADS", argv[1], 1, 1024) : 2);
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "bench_thread_pool: %s\n", e.what());
+    return 1;
+  }
 }

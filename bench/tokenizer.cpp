@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/arguments.hpp"
 #include "model/text/tokenizer.hpp"
 
 namespace {
@@ -69,7 +70,7 @@ Options parse(int argc, char** argv) {
     if (arg == "--special") {
       options.special = true;
     } else if (arg == "--repeat" && i + 1 < argc) {
-      options.repeat = std::max(1, std::stoi(argv[++i]));
+      options.repeat = cairn::bench::whole_number(arg, argv[++i], 1, 1'000'000);
     } else if (arg == "--ids" && i + 1 < argc) {
       options.ids = argv[++i];
     } else {
