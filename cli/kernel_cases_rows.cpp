@@ -194,13 +194,15 @@ void recurrence_cases(const KernelBench& on, const TakeCase& take) {
     const std::vector<float> x = some_floats(rows * ld, 0.1F);
     const std::vector<float> gate(static_cast<std::size_t>(rows * heads), 0.5F);
     std::vector<float> o(x.size());
+    const std::int64_t groups = kernels::delta_groups(c.linear_value_dim);
+    std::vector<float> pending(static_cast<std::size_t>(heads * groups));
     KernelCase one;
     one.kernel = "delta_rule";
     one.shape =
         std::to_string(heads) + " heads of " + std::to_string(dk) + "x" + std::to_string(dv);
     one.rows = rows;
-    // Decay, update, prediction, output: four instructions on the pipes of multiply-adds.
-    one.operations = 8 * static_cast<double>(rows * heads * dk * dv);
+    // Update, prediction, output: three instructions on the pipes of multiply-adds.
+    one.operations = 6 * static_cast<double>(rows * heads * dk * dv);
     one.bytes = static_cast<double>(8 * heads * dk * dv + 4 * rows * heads * (2 * dk + 2 * dv));
     one.calls = c.linear_layers();
     one.work = [&](std::int64_t round) {
@@ -210,6 +212,7 @@ void recurrence_cases(const KernelBench& on, const TakeCase& take) {
         a.dv = a.column_end = c.linear_value_dim;
         a.tokens = rows;
         a.state = states.at(round) + h * dk * dv;
+        a.pending = pending.data() + h * groups;
         a.q = a.k = a.v = x.data() + h * std::max(dk, dv);
         a.ldq = a.ldk = a.ldv = a.ldo = ld;
         a.decay = a.beta = gate.data() + h;

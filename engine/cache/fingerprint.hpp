@@ -12,7 +12,7 @@
 namespace cairn::engine {
 
 /// Raised by hand whenever a kernel, a reduction order or a memory layout changes its results.
-inline constexpr int kNumericsVersion = 2;
+inline constexpr int kNumericsVersion = 3;
 
 using FingerprintHash = std::array<std::byte, 32>;
 

@@ -37,10 +37,17 @@ struct ConvArgs {
   std::int64_t ldy = 0;
 };
 
+/// Value columns that a head can be split at multiples of; each group has a pending factor.
+inline constexpr std::int32_t kDeltaColumns = 32;
+constexpr std::int32_t delta_groups(std::int32_t columns) {
+  return (columns + kDeltaColumns - 1) / kDeltaColumns;
+}
+
 /// The gated delta rule for one value head over consecutive tokens. Per token, in this order:
 ///   S <- decay S;  d = beta (v - S^T k);  S <- S + k d^T;  o = S^T q
-/// Split over heads, and inside a head over value columns [column_begin, column_end) (multiples of
-/// 32).
+/// S is `pending` times what `state` holds, so that a decay costs no pass over it. Split over
+/// heads, and inside a head over value columns [column_begin, column_end), multiples of
+/// kDeltaColumns.
 struct DeltaArgs {
   std::int32_t dk = 0;
   std::int32_t dv = 0;
@@ -48,6 +55,7 @@ struct DeltaArgs {
   std::int32_t column_end = 0;  // dv for all
   std::int64_t tokens = 0;
   float* state = nullptr;    // [dk, dv] fp32, in place
+  float* pending = nullptr;  // [delta_groups(dv)] fp32, in place, all equal; 0 stands for 1
   const float* q = nullptr;  // [tokens, ldq]; dk values of this head, normalised and scaled
   std::int64_t ldq = 0;
   const float* k = nullptr;  // [tokens, ldk]; dk values, normalised

@@ -69,6 +69,7 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
           weights_->config.num_kv_heads, weights_->config.head_dim},
       activations_(options.activations),
       max_step_tokens_(options.max_step_tokens),
+      state_layer_(cpu_state_layer(weights_->config)),
       ld_hidden_(padded(weights_->config.hidden_size)),
       ld_wide_(padded(widest_projection(*weights_))),
       ld_mixed_(padded(std::max(weights_->config.num_heads * weights_->config.head_dim,
@@ -82,7 +83,6 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
   const ModelConfig& c = weights_->config;
   const std::int32_t rows = std::min(max_step_tokens_, kTileRows);
   const std::int32_t pairs = c.rotary_dim / 2;
-  state_layer_bytes_ = state_layer_bytes(c);
   const auto take = [&](kernels::HugeBuffer& memory, std::int64_t ld) {
     memory = rows_of(rows, ld);
     return floats(memory);
@@ -106,7 +106,7 @@ CpuBackend::CpuBackend(std::shared_ptr<const Weights> weights, const CpuOptions&
   }
 }
 
-MemoryLayout CpuBackend::layout() const { return memory_layout(config(), kv_type()); }
+MemoryLayout CpuBackend::layout() const { return cpu_memory_layout(config(), kv_type()); }
 
 BackendInfo CpuBackend::info() const {
   return {"cpu",

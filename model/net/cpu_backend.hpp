@@ -13,6 +13,7 @@
 #include "kernels/cpu/ops.hpp"
 #include "kernels/cpu/thread_pool.hpp"
 #include "model/net/backend.hpp"
+#include "model/net/memory_layout.hpp"
 #include "model/net/packed_weights.hpp"
 
 namespace cairn::model {
@@ -144,7 +145,7 @@ class CpuBackend final : public Backend {
   kernels::KvLayout kv_;
   kernels::Activations activations_;
   std::int32_t max_step_tokens_;
-  std::size_t state_layer_bytes_;
+  const CpuStateLayer state_layer_;
 
   // Row strides, elements. Padded so that rows do not share cache sets.
   std::int64_t ld_hidden_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated DeltaNet layers. Projections in `wide`: [q | k | v | z | b | a]; a layer's share of a state
-// is S [value heads, dk, dv] then the conv window [3, CD], both fp32.
+// is S [value heads, dk, dv], the conv window [3, CD] and S's pending factors, all fp32.
 #include <algorithm>
 #include <cstring>
 
@@ -9,9 +9,8 @@
 namespace cairn::model {
 namespace {
 
-constexpr std::int32_t kColumnGrain = 32;  // value columns the kernel can be split at
-constexpr std::int32_t kConvRows = 32;     // of one head: the norm finds them in the first cache
-constexpr std::int64_t kGateRows = 16;     // rows of gates worth a chunk
+constexpr std::int32_t kConvRows = 32;  // of one head: the norm finds them in the first cache
+constexpr std::int64_t kGateRows = 16;  // rows of gates worth a chunk
 
 // Calls fn(begin, rows, save) for the runs of a part's rows between save points; `save` is where to
 // copy what a run leaves behind, or null. Whoever walks a part sees the same runs.
@@ -38,9 +37,7 @@ void CpuBackend::convolve(const LayerWeights& layer, std::size_t offset, const T
   const std::int64_t dk = c.linear_key_dim;
   const std::int64_t group = static_cast<std::int64_t>(c.linear_value_heads / c.linear_key_heads) *
                              c.linear_value_dim;  // value channels of this key head
-  const std::size_t window_offset = offset + state_layer_bytes_ -
-                                    sizeof(float) * static_cast<std::size_t>(c.conv_kernel - 1) *
-                                        static_cast<std::size_t>(c.conv_channels());
+  const std::size_t window_offset = offset + state_layer_.window;
 
   kernels::ConvArgs args;
   args.channels = c.conv_channels();
@@ -84,12 +81,17 @@ void CpuBackend::recur(const LayerWeights& layer, std::size_t offset, const Tile
   const std::int64_t dv = c.linear_value_dim;
   const std::size_t head_offset = offset + sizeof(float) * static_cast<std::size_t>(value_head) *
                                                static_cast<std::size_t>(c.linear_key_dim * dv);
+  const std::int32_t groups = kernels::delta_groups(c.linear_value_dim);
+  const std::size_t pending_offset =
+      offset + state_layer_.pending +
+      sizeof(float) * static_cast<std::size_t>(value_head) * static_cast<std::size_t>(groups);
   kernels::DeltaArgs args;
   args.dk = c.linear_key_dim;
   args.dv = c.linear_value_dim;
   args.column_begin = column_begin;
   args.column_end = column_end;
   args.state = reinterpret_cast<float*>(slice.state + head_offset);
+  args.pending = reinterpret_cast<float*>(slice.state + pending_offset);
   args.ldq = args.ldk = args.ldv = ld_wide_;
   args.ldg = c.linear_value_heads;
   args.ldo = ld_mixed_;
@@ -110,6 +112,10 @@ void CpuBackend::recur(const LayerWeights& layer, std::size_t offset, const Tile
       std::copy(args.state + i * dv + column_begin, args.state + i * dv + column_end,
                 to + i * dv + column_begin);
     }
+    std::copy(
+        args.pending + column_begin / kernels::kDeltaColumns,
+        args.pending + kernels::delta_groups(column_end),
+        reinterpret_cast<float*>(save + pending_offset) + column_begin / kernels::kDeltaColumns);
   });
   if (column_begin != 0 || column_end != dv) return;  // the norm needs the whole head
   float* const o = mixed_ + part.row * ld_mixed_ + value_head * dv;
@@ -136,7 +142,7 @@ void CpuBackend::run_gates(const LayerWeights& layer, const Tile& tile) {
 
 void CpuBackend::run_recurrent(const LayerWeights& layer, std::int32_t index, const Tile& tile) {
   const ModelConfig& c = config();
-  const std::size_t offset = static_cast<std::size_t>(index) * state_layer_bytes_;
+  const std::size_t offset = static_cast<std::size_t>(index) * state_layer_.bytes;
   const auto parts = static_cast<std::int64_t>(tile.parts.size());
   const std::int64_t key_heads = c.linear_key_heads;
   const std::int64_t value_heads = c.linear_value_heads;
@@ -161,16 +167,16 @@ void CpuBackend::run_recurrent(const LayerWeights& layer, std::int32_t index, co
   });
   // Heads are cut into columns only when there are too few of them to go round.
   const std::int64_t heads = parts * value_heads;
-  const std::int64_t most = std::max(1, c.linear_value_dim / kColumnGrain);
+  const std::int64_t most = std::max(1, c.linear_value_dim / kernels::kDeltaColumns);
   const std::int64_t cuts =
       heads >= 2 * pool_.threads() ? 1 : std::min(most, (4 * pool_.threads() + heads - 1) / heads);
-  const std::int64_t groups = (c.linear_value_dim + kColumnGrain - 1) / kColumnGrain;
+  const std::int64_t groups = kernels::delta_groups(c.linear_value_dim);
   pool_.run(heads * cuts, [&](std::int64_t chunk) {
     const std::int64_t head = chunk / cuts;
     const std::int64_t cut = chunk % cuts;
     const auto column = [&](std::int64_t i) {
       return std::min(c.linear_value_dim,
-                      static_cast<std::int32_t>(groups * i / cuts) * kColumnGrain);
+                      static_cast<std::int32_t>(groups * i / cuts) * kernels::kDeltaColumns);
     };
     recur(layer, offset, tile.parts[static_cast<std::size_t>(head / value_heads)],
           static_cast<std::int32_t>(head % value_heads), column(cut), column(cut + 1));

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "kernels/cpu/kv.hpp"
+#include "kernels/cpu/ops.hpp"
 
 namespace cairn::model {
 namespace {
@@ -23,9 +24,28 @@ std::size_t state_layer_bytes(const ModelConfig& c) {
                               static_cast<std::size_t>(c.conv_channels()));
 }
 
+CpuStateLayer cpu_state_layer(const ModelConfig& c) {
+  const auto heads = static_cast<std::size_t>(c.linear_value_heads);
+  CpuStateLayer layer;
+  layer.window = sizeof(float) * heads * static_cast<std::size_t>(c.linear_key_dim) *
+                 static_cast<std::size_t>(c.linear_value_dim);
+  layer.pending = state_layer_bytes(c);
+  layer.bytes =
+      layer.pending +
+      sizeof(float) * heads * static_cast<std::size_t>(kernels::delta_groups(c.linear_value_dim));
+  return layer;
+}
+
 MemoryLayout memory_layout(const ModelConfig& config, KvType kv) {
   return {static_cast<std::size_t>(config.full_layers()) * layer_layout(config, kv).layer_bytes(),
           static_cast<std::size_t>(config.linear_layers()) * state_layer_bytes(config)};
+}
+
+MemoryLayout cpu_memory_layout(const ModelConfig& config, KvType kv) {
+  MemoryLayout layout = memory_layout(config, kv);
+  layout.state_bytes =
+      static_cast<std::size_t>(config.linear_layers()) * cpu_state_layer(config).bytes;
+  return layout;
 }
 
 void copy_cpu_kv_slots(const ModelConfig& config, KvType kv, const std::byte* from, std::byte* to,

@@ -17,6 +17,7 @@ struct Problem {
     decay = random.floats(2 * tokens, 0.5F, 1.0F);
     beta = random.floats(2 * tokens, 0.0F, 1.0F);
     state = random.floats(static_cast<std::int64_t>(dk) * dv);
+    state.resize(state.size() + at(groups()), 0.0F);
   }
   Floats padded(Random& random, std::int64_t n, std::int64_t ld, float limit) const {
     Floats x = random.floats(tokens * ld, -limit, limit);
@@ -26,12 +27,15 @@ struct Problem {
     return x;
   }
 
+  std::int64_t groups() const { return delta_groups(dv); }
+  /// `s` is S and behind it the pending factors.
   DeltaArgs args(float* s, float* o, std::int64_t begin, std::int64_t end) const {
     DeltaArgs a;
     a.dk = dk;
     a.dv = a.column_end = dv;
     a.tokens = end - begin;
     a.state = s;
+    a.pending = s + dk * dv;
     a.q = q.data() + begin * ldk;
     a.k = k.data() + begin * ldk;
     a.v = v.data() + begin * ldv;
@@ -61,8 +65,16 @@ struct Problem {
     return out;
   }
 
+  /// The same with S multiplied by what was pending, as `reference` has it.
+  Floats whole(Floats out) const {
+    const float factor = out.back();
+    out.resize(out.size() - at(groups()));
+    for (std::size_t i = at(tokens * ldv); i < out.size(); ++i) out[i] *= factor;
+    return out;
+  }
+
   std::vector<double> reference() const {
-    std::vector<double> s(state.begin(), state.end());
+    std::vector<double> s(state.begin(), state.end() - groups());
     std::vector<double> out(at(tokens * ldv), 7.0);
     for (std::int64_t t = 0; t < tokens; ++t) {
       const float* kt = k.data() + t * ldk;
@@ -91,26 +103,33 @@ struct Problem {
   Floats q, k, v, decay, beta, state;
 };
 
-/// The promised order in scalar fp32: every sum over dk ascending, one fma a step.
+/// The promised order in scalar fp32: every sum over dk ascending, one fma a step; decays gather in
+/// a factor until it leaves [2^-60, 2^60].
 Floats ordered(const Problem& p) {
   Floats s = p.state, out(at(p.tokens * p.ldv), 7.0F);
+  float factor = 1.0F;
   for (std::int64_t t = 0; t < p.tokens; ++t) {
+    factor *= p.decay[at(2 * t)];
+    if (!(factor >= std::ldexp(1.0F, -60) && factor <= std::ldexp(1.0F, 60))) {
+      for (float& x : s) x *= factor;
+      factor = 1.0F;
+    }
+    const float rate = p.beta[at(2 * t)] / factor;
     for (std::int32_t j = 0; j < p.dv; ++j) {
       float seen = 0.0F, o = 0.0F;
       for (std::int32_t i = 0; i < p.dk; ++i) {
-        float& x = s[at(i * p.dv + j)];
-        x = p.decay[at(2 * t)] * x;
-        seen = std::fma(p.k[at(t * p.ldk + i)], x, seen);
+        seen = std::fma(p.k[at(t * p.ldk + i)], s[at(i * p.dv + j)], seen);
       }
-      const float d = p.beta[at(2 * t)] * (p.v[at(t * p.ldv + j)] - seen);
+      const float d = rate * (p.v[at(t * p.ldv + j)] - factor * seen);
       for (std::int32_t i = 0; i < p.dk; ++i) {
         float& x = s[at(i * p.dv + j)];
         x = std::fma(p.k[at(t * p.ldk + i)], d, x);
         o = std::fma(p.q[at(t * p.ldk + i)], x, o);
       }
-      out[at(t * p.ldv + j)] = o;
+      out[at(t * p.ldv + j)] = factor * o;
     }
   }
+  std::fill(s.end() - p.groups(), s.end(), factor);
   out.insert(out.end(), s.begin(), s.end());
   return out;
 }
@@ -130,7 +149,26 @@ TEST_CASE("the delta rule keeps its order and agrees with fp64, at every shape a
       const Floats got =
           same_at_every_level([&](const Ops& o) { return p.run(o, {tokens}, p.dv); });
       REQUIRE(same_bits(got, ordered(p)));
-      REQUIRE(worst_error(got, p.reference(), 1.0) < 2e-5);
+      REQUIRE(worst_error(p.whole(got), p.reference(), 1.0) < 2e-5);
+    }
+  }
+}
+
+TEST_CASE("decays of any size leave what fp64 has, and the same bits wherever tokens are cut") {
+  Random random(35);
+  const float decays[] = {1.0F, 0.999F, 1e-3F, 1e-12F, 1e-19F, 1e-30F, 0.0F};
+  for (const float small : decays) {
+    INFO("decays between " << small << " and 1");
+    Problem p(random, 32, 32, 40);
+    for (std::size_t i = 0; i < p.decay.size(); ++i) {
+      p.decay[i] = i % 6 < 4 ? std::max(small, p.decay[i] * small) : p.decay[i];
+    }
+    const Floats got = same_at_every_level([&](const Ops& o) { return p.run(o, {40}, p.dv); });
+    REQUIRE(same_bits(got, ordered(p)));
+    REQUIRE(worst_error(p.whole(got), p.reference(), 1.0) < 2e-5);
+    const Ops& o = ops(detect_isa());
+    for (std::int64_t cut = 1; cut < 40; ++cut) {
+      REQUIRE(same_bits(got, p.run(o, {cut, 40}, p.dv)));
     }
   }
 }

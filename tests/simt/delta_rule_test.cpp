@@ -136,6 +136,8 @@ TEST_CASE("delta_rule agrees with the CPU kernel up to the order of its sums") {
   args.ldo = kLarge.values();
   for (std::int32_t h = 0; h < kLarge.value_heads; ++h) {
     args.state = states.data() + c.slot().state + h * args.dk * args.dv;
+    Floats pending(at(delta_groups(args.dv)));
+    args.pending = pending.data();
     args.q = c.qkv.data();
     args.k = args.q + kLarge.keys();
     args.v = args.k + kLarge.keys() + h * args.dv;
@@ -143,6 +145,7 @@ TEST_CASE("delta_rule agrees with the CPU kernel up to the order of its sums") {
     args.beta = gates[1].data() + h;
     args.o = o.data() + h * args.dv;
     cpu().delta_rule(args);
+    for (std::int32_t i = 0; i < args.dk * args.dv; ++i) args.state[i] *= pending.front();
   }
   const Result got = run(c);
   REQUIRE(worst_error(got.o, o, 1.0) < 1e-5);

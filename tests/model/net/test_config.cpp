@@ -60,6 +60,7 @@ TEST_CASE("parameter counts match the published models") {
 TEST_CASE("the 0.8B shape keeps 20,201,472 bytes a state and 12,288 bytes of bf16 KV a token") {
   const ModelConfig c = shape_by_name("qwen3.5-0.8b");
   CHECK(memory_layout(c, KvType::bf16).state_bytes == 20'201'472);
+  CHECK(cpu_memory_layout(c, KvType::bf16).state_bytes == 20'201'472 + 18 * 16 * 4 * 4);
   CHECK(memory_layout(c, KvType::bf16).kv_bytes_per_token() == 12'288);
   CHECK(memory_layout(c, KvType::f32).kv_bytes_per_token() == 24'576);
 }

@@ -79,23 +79,30 @@ void check_states(const Run& run, const ModelConfig& c, const json::Value& g) {
   const std::size_t head = static_cast<std::size_t>(c.linear_key_dim) * dv;
   const std::size_t matrices = head * static_cast<std::size_t>(c.linear_value_heads);
   const auto cd = static_cast<std::size_t>(c.conv_channels());
-  const std::size_t layer = matrices + 3 * cd;
+  const CpuStateLayer layout = cpu_state_layer(c);
+  const std::size_t layer = layout.bytes / sizeof(float);
   REQUIRE(run.state.size() == 3 * layer);
+  std::vector<float> state = run.state;  // with S as it is once multiplied
+  const auto groups = static_cast<std::size_t>(kernels::delta_groups(c.linear_value_dim));
+  for (std::size_t l = 0; l < 3; ++l) {
+    for (std::size_t i = 0; i < matrices; ++i) {
+      state[l * layer + i] *=
+          run.state[l * layer + layout.pending / sizeof(float) + i / head * groups];
+    }
+  }
   const auto sums = doubles(*g.find("gdn_S_sum"));
   const auto largest = doubles(*g.find("gdn_S_absmax"));
   for (std::size_t l = 0; l < 3; ++l) {
     double sum = 0;
     double most = 0;
     for (std::size_t i = 0; i < matrices; ++i) {
-      sum += run.state[l * layer + i];
-      most = std::max(most, std::abs(static_cast<double>(run.state[l * layer + i])));
+      sum += state[l * layer + i];
+      most = std::max(most, std::abs(static_cast<double>(state[l * layer + i])));
     }
     CHECK(std::abs(sum - sums[l]) < 10 * kF32Bound);  // a sum of a thousand values
     CHECK(std::abs(most - largest[l]) < kF32Bound);
   }
-  const auto row = [&](std::size_t at, std::size_t n) {
-    return std::span(run.state).subspan(at, n);
-  };
+  const auto row = [&](std::size_t at, std::size_t n) { return std::span(state).subspan(at, n); };
   CHECK(max_difference(row(0, dv), doubles(*g.find("gdn_S_l0_h0_row0"))) < kF32Bound);
   CHECK(max_difference(row(3 * head + 5 * dv, dv), doubles(*g.find("gdn_S_l0_h3_row5"))) <
         kF32Bound);
