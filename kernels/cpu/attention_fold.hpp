@@ -128,14 +128,14 @@ struct AttentionFold {
       *f.maximum = maximum;
       CAIRN_UNROLL
       for (int i = 0; i < kBlocks; ++i) {
-        s[i] = exp_lanes(V::sub(s[i], V::set1(maximum)));
+        s[i] = exp_falling_lanes(V::sub(s[i], V::set1(maximum)));
         if constexpr (P::kRounds) s[i] = round_bf16_lanes(s[i]);
       }
       P::store_factors(s[0], s[1], mine);
       P::store_factors(s[2], s[3], mine + 16 * P::kPairFloats);
       sums[h] = V::reduce_add(V::add(V::add(s[0], s[1]), V::add(s[2], s[3])));
     }
-    exp_lanes(V::load(rescale)).store(rescale);
+    exp_falling_lanes(V::load(rescale)).store(rescale);
     CAIRN_UNROLL
     for (int h = 0; h < kHeads; ++h) {
       const Fold<V> f = Fold<V>::at(query.folds + h * query.stride, dim);

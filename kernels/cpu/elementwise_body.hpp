@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cpu/codegen.hpp"
 #include "kernels/cpu/math_body.hpp"
 #include "kernels/cpu/ops.hpp"
+#include "kernels/cpu/vec_pair.hpp"
 
 namespace cairn::kernels {
 
@@ -23,6 +25,31 @@ struct Elementwise {
     } else {
       x.store_n(p + i, static_cast<int>(n - i));
     }
+  }
+
+  /// Vectors or pairs of them; those of pairs are all live.
+  template <class W>
+  CAIRN_INLINE static W take(const float* p, std::int64_t i, std::int64_t n) {
+    if constexpr (std::is_same_v<W, V>) {
+      return get(p, i, n);
+    } else {
+      return W::load(p + i);
+    }
+  }
+  template <class W>
+  CAIRN_INLINE static void leave(W x, float* p, std::int64_t i, std::int64_t n) {
+    if constexpr (std::is_same_v<W, V>) {
+      put(x, p, i, n);
+    } else {
+      x.store(p + i);
+    }
+  }
+  /// Calls fn(i, lanes) for elements i.. of n, in pairs while there are enough.
+  template <class F>
+  CAIRN_INLINE static void for_lanes(std::int64_t n, F&& fn) {
+    std::int64_t i = 0;
+    for (; i + 32 <= n; i += 32) fn.template operator()<Pair<V>>(i);
+    for (; i < n; i += 16) fn.template operator()<V>(i);
   }
 
   static float sum_squares(const float* x, std::int64_t n) {
@@ -49,7 +76,9 @@ struct Elementwise {
   }
 
   static void residual_add(float* x, const float* y, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; i += 16) put(V::add(get(x, i, n), get(y, i, n)), x, i, n);
+    for (std::int64_t i = 0; i < n; i += 16) {
+      put(V::add(get(x, i, n), get(y, i, n)), x, i, n);
+    }
   }
 
   static void swiglu(const float* gate, std::int64_t ld_gate, const float* up, std::int64_t ld_up,
@@ -57,60 +86,51 @@ struct Elementwise {
     for (std::int64_t r = 0; r < rows; ++r) {
       const float* g = gate + r * ld_gate;
       const float* u = up + r * ld_up;
-      for (std::int64_t i = 0; i < n; i += 16) {
-        put(V::mul(silu_lanes(get(g, i, n)), get(u, i, n)), y + r * ldy, i, n);
-      }
+      for_lanes(n, [&]<class W>(std::int64_t i) {
+        leave(W::mul(silu_lanes(take<W>(g, i, n)), take<W>(u, i, n)), y + r * ldy, i, n);
+      });
     }
   }
 
-  /// Rows lie too far apart for the processor to guess the next one.
-  static constexpr std::int64_t kConvAhead = 8;
-  /// The window and the taps of 16 kVectors channels stay in registers over all tokens; x is read
-  /// before y is written. Neighbours hide each other's latencies.
-  template <int kTaps, int kVectors>
-  static void conv_channels(const ConvArgs& a, std::int64_t channel) {
-    V weight[kVectors][kTaps];
-    V past[kVectors][kTaps];  // past[.][kTaps - 1] is the newest
+  /// Rows of one head lie too far apart for the processor to guess the next one: how many ahead
+  /// they are fetched.
+  static constexpr std::int64_t kRowsAhead = 8;
+  /// The window and the taps of one W's channels stay in registers over all tokens; x is read
+  /// before y is written.
+  template <int kTaps, class W>
+  static void conv_channels(const ConvArgs& a, std::int64_t c) {
+    W weight[kTaps];
+    W past[kTaps];  // past[kTaps - 1] is the newest
     CAIRN_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t c = channel + 16 * v;
-      CAIRN_UNROLL
-      for (int j = 0; j < kTaps; ++j) {
-        weight[v][j] = get(a.weight + j * a.channels, c, a.channel_end);
-      }
-      CAIRN_UNROLL
-      for (int j = 0; j + 1 < kTaps; ++j) {
-        past[v][j + 1] = get(a.window + j * a.channels, c, a.channel_end);
-      }
+    for (int j = 0; j < kTaps; ++j) {
+      weight[j] = take<W>(a.weight + j * a.channels, c, a.channel_end);
+    }
+    CAIRN_UNROLL
+    for (int j = 0; j + 1 < kTaps; ++j) {
+      past[j + 1] = take<W>(a.window + j * a.channels, c, a.channel_end);
     }
     for (std::int64_t t = 0; t < a.tokens; ++t) {
-      const float* const later = a.x + (t + kConvAhead) * a.ldx + channel;
+      const float* const later = a.x + (t + kRowsAhead) * a.ldx + c;
+      __builtin_prefetch(later, 1);
+      if constexpr (!std::is_same_v<W, V>) __builtin_prefetch(later + 16, 1);
       CAIRN_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        const std::int64_t c = channel + 16 * v;
-        __builtin_prefetch(later + 16 * v, 1);
-        CAIRN_UNROLL
-        for (int j = 0; j + 1 < kTaps; ++j) past[v][j] = past[v][j + 1];
-        past[v][kTaps - 1] = get(a.x + t * a.ldx, c, a.channel_end);
-        V acc = V::mul(weight[v][0], past[v][0]);
-        CAIRN_UNROLL
-        for (int j = 1; j < kTaps; ++j) acc = V::fma(weight[v][j], past[v][j], acc);
-        put(silu_lanes(acc), a.y + t * a.ldy, c, a.channel_end);
-      }
+      for (int j = 0; j + 1 < kTaps; ++j) past[j] = past[j + 1];
+      past[kTaps - 1] = take<W>(a.x + t * a.ldx, c, a.channel_end);
+      W acc = W::mul(weight[0], past[0]);
+      CAIRN_UNROLL
+      for (int j = 1; j < kTaps; ++j) acc = W::fma(weight[j], past[j], acc);
+      leave(silu_lanes(acc), a.y + t * a.ldy, c, a.channel_end);
     }
     CAIRN_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      CAIRN_UNROLL
-      for (int j = 0; j + 1 < kTaps; ++j) {
-        put(past[v][j + 1], a.window + j * a.channels, channel + 16 * v, a.channel_end);
-      }
+    for (int j = 0; j + 1 < kTaps; ++j) {
+      leave(past[j + 1], a.window + j * a.channels, c, a.channel_end);
     }
   }
   template <int kTaps>
   static void conv_all(const ConvArgs& a) {
     std::int64_t c = a.channel_begin;
-    for (; c + 32 <= a.channel_end; c += 32) conv_channels<kTaps, 2>(a, c);
-    for (; c < a.channel_end; c += 16) conv_channels<kTaps, 1>(a, c);
+    for (; c + 32 <= a.channel_end; c += 32) conv_channels<kTaps, Pair<V>>(a, c);
+    for (; c < a.channel_end; c += 16) conv_channels<kTaps, V>(a, c);
   }
 
   static void conv_silu(const ConvArgs& a) {
@@ -173,11 +193,15 @@ struct Elementwise {
         const std::int64_t at = static_cast<std::int64_t>(h) * dv;
         const float* oh = o + t * ldo + at;
         const float* zh = z + t * ldz + at;
-        const V scale = V::set1(inverse_root(sum_squares(oh, dv) / static_cast<float>(dv) + eps));
-        for (std::int64_t i = 0; i < dv; i += 16) {
-          const V normed = V::mul(V::mul(get(oh, i, dv), scale), get(w, i, dv));
-          put(V::mul(normed, silu_lanes(get(zh, i, dv))), y + t * ldy + at, i, dv);
+        const float scale = inverse_root(sum_squares(oh, dv) / static_cast<float>(dv) + eps);
+        for (std::int64_t i = 0; heads == 1 && i < dv; i += 16) {
+          __builtin_prefetch(zh + kRowsAhead * ldz + i);
+          __builtin_prefetch(oh + kRowsAhead * ldo + i, 1);
         }
+        for_lanes(dv, [&]<class W>(std::int64_t i) {
+          const W normed = W::mul(W::mul(take<W>(oh, i, dv), W::set1(scale)), take<W>(w, i, dv));
+          leave(W::mul(normed, silu_lanes(take<W>(zh, i, dv))), y + t * ldy + at, i, dv);
+        });
       }
     }
   }
@@ -206,9 +230,10 @@ struct Elementwise {
     for (std::int32_t h = 0; h < heads; ++h) {
       float* xh = x + static_cast<std::int64_t>(h) * head_dim;
       const float* gh = gate + h * gate_head_stride;
-      for (std::int64_t i = 0; i < head_dim; i += 16) {
-        put(V::mul(get(xh, i, head_dim), sigmoid_lanes(get(gh, i, head_dim))), xh, i, head_dim);
-      }
+      for_lanes(head_dim, [&]<class W>(std::int64_t i) {
+        leave(W::mul(take<W>(xh, i, head_dim), sigmoid_lanes(take<W>(gh, i, head_dim))), xh, i,
+              head_dim);
+      });
     }
   }
 

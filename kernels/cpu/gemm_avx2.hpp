@@ -23,11 +23,21 @@ struct TileAvx2 {
 
   template <int kRows>
   static void run(const GemmTile<float>& t) {
-    constexpr int kVectors = kRows == 1 ? 8 : kRows <= 3 ? 4 : 2;
-    for (int v = 0; v < 8; v += kVectors) strip<kRows, kVectors>(t, t.w + 16 * v, t.y + 8 * v);
+    strips<kRows, kRows == 1 ? 8 : kRows <= 3 ? 4 : 2>(t, 8);
+  }
+  /// The first half of the columns.
+  template <int kRows>
+  static void run_half(const GemmTile<float>& t) {
+    strips<kRows, kRows <= 3 ? 4 : 2>(t, 4);
   }
 
  private:
+  template <int kRows, int kVectors>
+  static void strips(const GemmTile<float>& t, int vectors) {
+    for (int v = 0; v < vectors; v += kVectors) {
+      strip<kRows, kVectors>(t, t.w + 16 * v, t.y + 8 * v);
+    }
+  }
   template <int kRows, int kVectors>
   static void strip(const GemmTile<float>& t, const Bf16* w, float* y) {
     __m256 acc[kRows][kVectors];

@@ -42,40 +42,51 @@ struct WideTile {
 
   template <int kRows>
   static void run(const GemmTile<float>& t) {
-    V acc[kRows][4];
+    run_columns<kRows, 4>(t);
+  }
+  /// The first half of the columns.
+  template <int kRows>
+  static void run_half(const GemmTile<float>& t) {
+    run_columns<kRows, 2>(t);
+  }
+
+ private:
+  template <int kRows, int kVectors>
+  CAIRN_INLINE static void run_columns(const GemmTile<float>& t) {
+    V acc[kRows][kVectors];
     CAIRN_UNROLL
     for (int r = 0; r < kRows; ++r) {
       CAIRN_UNROLL
-      for (int c = 0; c < 4; ++c)
+      for (int c = 0; c < kVectors; ++c)
         acc[r][c] = t.resume ? V::load(t.y + r * t.ldy + 16 * c) : V::zero();
     }
     const Bf16* w = t.w;
     std::int64_t i = 0;
     for (; i + 1 < t.k; i += 2, w += kPairBlock) {
-      add<true, kRows>(w, t.x + i + 1, t.ldx, acc);
-      add<false, kRows>(w, t.x + i, t.ldx, acc);
+      add<true>(w, t.x + i + 1, t.ldx, acc);
+      add<false>(w, t.x + i, t.ldx, acc);
     }
-    if (i < t.k) add<false, kRows>(w, t.x + i, t.ldx, acc);
+    if (i < t.k) add<false>(w, t.x + i, t.ldx, acc);
     CAIRN_UNROLL
     for (int r = 0; r < kRows; ++r) {
       CAIRN_UNROLL
-      for (int c = 0; c < 4; ++c) acc[r][c].store(t.y + r * t.ldy + 16 * c);
+      for (int c = 0; c < kVectors; ++c) acc[r][c].store(t.y + r * t.ldy + 16 * c);
     }
   }
 
- private:
   /// One k: the high or the low half of each word.
-  template <bool kHigh, int kRows>
+  template <bool kHigh, int kRows, int kVectors>
   CAIRN_INLINE static void add(const Bf16* w, const float* x, std::int64_t ldx,
-                               V (&acc)[kRows][4]) {
-    V b[4];
+                               V (&acc)[kRows][kVectors]) {
+    V b[kVectors];
     CAIRN_UNROLL
-    for (int c = 0; c < 4; ++c) b[c] = kHigh ? V::load_high(w + 32 * c) : V::load_low(w + 32 * c);
+    for (int c = 0; c < kVectors; ++c)
+      b[c] = kHigh ? V::load_high(w + 32 * c) : V::load_low(w + 32 * c);
     CAIRN_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const V a = V::set1(x[r * ldx]);
       CAIRN_UNROLL
-      for (int c = 0; c < 4; ++c) acc[r][c] = V::fma(a, b[c], acc[r][c]);
+      for (int c = 0; c < kVectors; ++c) acc[r][c] = V::fma(a, b[c], acc[r][c]);
     }
   }
 };
@@ -86,21 +97,27 @@ struct Gemm {
   static constexpr std::int64_t kDepth = Tile::kDepth;
   static_assert(kDepth % 2 == 0);
 
-  template <int kRows = Tile::kMaxRows>
+  /// kHalf: only the first half of the columns is wanted.
+  template <bool kHalf = false, int kRows = Tile::kMaxRows>
   static void tile(int rows, const GemmTile<Value>& t) {
     if constexpr (kRows > 1) {
-      if (rows < kRows) return tile<kRows - 1>(rows, t);
+      if (rows < kRows) return tile<kHalf, kRows - 1>(rows, t);
     }
-    Tile::template run<kRows>(t);
+    if constexpr (kHalf && requires { Tile::template run_half<kRows>(t); }) {
+      Tile::template run_half<kRows>(t);
+    } else {
+      Tile::template run<kRows>(t);
+    }
   }
 
-  /// One panel with fewer than 64 columns: full-width tiles in a buffer, live columns copied out.
+  /// One panel with fewer than 64 columns: tiles in a buffer, live columns copied out.
   static void narrow_panel(const Bf16* w, std::int64_t k, std::int64_t columns, const Value* x,
                            std::int64_t ldx, std::int64_t rows, float* y, std::int64_t ldy) {
     alignas(64) float buffer[Tile::kMaxRows * kPanelColumns];
     for (std::int64_t r = 0; r < rows; r += Tile::kMaxRows) {
       const int count = static_cast<int>(rows - r < Tile::kMaxRows ? rows - r : Tile::kMaxRows);
-      tile(count, {w, k, x + r * ldx, ldx, buffer, kPanelColumns, false, nullptr});
+      const GemmTile<Value> t{w, k, x + r * ldx, ldx, buffer, kPanelColumns, false, nullptr};
+      columns <= kPanelColumns / 2 ? tile<true>(count, t) : tile(count, t);
       for (int i = 0; i < count; ++i) {
         for (std::int64_t c = 0; c < columns; ++c) {
           y[(r + i) * ldy + c] = buffer[i * kPanelColumns + c];

@@ -11,11 +11,14 @@ namespace cairn::kernels {
 template <class V>
 struct ExpParts {
   V p;
-  typename V::Int n;
+  V n;        // a whole number
+  V shifted;  // its low bits are n + kBias
 };
-template <class V>
+template <int kBias, class V>
 CAIRN_INLINE ExpParts<V> exp_parts(V x) {
-  const V magic = V::set1(12582912.0F);  // 1.5 * 2^23: adding it leaves the integer in the low bits
+  static_assert(kBias % 2 == 0, "ties to even must stay where they are");
+  // 1.5 * 2^23: adding it leaves the integer in the low bits.
+  const V magic = V::set1(12582912.0F + kBias);
   const V shifted = V::fma(x, V::set1(0x1.715476p+0F), magic);
   const V n = V::sub(shifted, magic);
   V r = V::fma(n, V::set1(-0x1.62e4p-1F), x);  // ln 2 in two parts; the first has 17 bits: exact
@@ -27,7 +30,12 @@ CAIRN_INLINE ExpParts<V> exp_parts(V x) {
   p = V::fma(p, r, V::set1(0.5F));
   p = V::fma(V::mul(r, r), p, r);
   p = V::add(p, V::set1(1.0F));
-  return {p, V::isub(V::as_int(shifted), V::as_int(magic))};
+  return {p, n, shifted};
+}
+/// n of exp_parts<0>.
+template <class V>
+CAIRN_INLINE typename V::Int exponent(const ExpParts<V>& e) {
+  return V::isub(V::as_int(e.shifted), V::as_int(V::set1(12582912.0F)));
 }
 
 /// e^x, scaled in two exact steps so that results below 2^-126 are rounded once.
@@ -36,9 +44,10 @@ CAIRN_INLINE V exp_lanes(V x) {
   // min(c, x) keeps x when it is NaN. The bounds lie beyond overflow and half the smallest
   // denormal.
   x = V::max(V::set1(-104.0F), V::min(V::set1(89.0F), x));
-  const ExpParts<V> e = exp_parts(x);
-  const auto half = V::template shift_right<1>(e.n);
-  const auto rest = V::isub(e.n, half);
+  const ExpParts<V> e = exp_parts<0>(x);
+  const auto n = exponent(e);
+  const auto half = V::template shift_right<1>(n);
+  const auto rest = V::isub(n, half);
   const auto bias = V::iset1(127);
   const V scale_a = V::as_float(V::template shift_left<23>(V::iadd(half, bias)));
   const V scale_b = V::as_float(V::template shift_left<23>(V::iadd(rest, bias)));
@@ -48,8 +57,22 @@ CAIRN_INLINE V exp_lanes(V x) {
 /// The same bits for x from -87 to 0, where no result is denormal.
 template <class V>
 CAIRN_INLINE V exp_normal_lanes(V x) {
-  const ExpParts<V> e = exp_parts(x);
-  return V::mul(e.p, V::as_float(V::template shift_left<23>(V::iadd(e.n, V::iset1(127)))));
+  const ExpParts<V> e = exp_parts<0>(x);
+  return V::mul(e.p, V::as_float(V::template shift_left<23>(V::iadd(exponent(e), V::iset1(127)))));
+}
+
+/// The same bits for x that is not above 0, and for NaN.
+template <class V>
+CAIRN_INLINE V exp_falling_lanes(V x) {
+  x = V::max(V::set1(-104.0F), x);  // keeps x when it is NaN
+  const ExpParts<V> e = exp_parts<192>(x);
+  if constexpr (requires { V::scale(e.p, e.n); }) {
+    return V::scale(e.p, e.n);
+  } else {
+    // n + 192 as an exponent is 2^(n + 65): normal, so that only the last step rounds.
+    const V scaled = V::mul(e.p, V::as_float(V::template shift_left<23>(V::as_int(e.shifted))));
+    return V::mul(scaled, V::set1(0x1p-65F));
+  }
 }
 
 /// ln x. x = 2^e m with m in [sqrt 1/2, sqrt 2), ln m = 2 atanh(s), s = (m - 1) / (m + 1), odd
@@ -94,7 +117,7 @@ CAIRN_INLINE V log_lanes(V x) {
 template <class V>
 CAIRN_INLINE V sigmoid_lanes(V x) {
   const V one = V::set1(1.0F);
-  const V e = exp_lanes(V::negate(V::abs(x)));
+  const V e = exp_falling_lanes(V::minus_abs(x));
   return V::div(V::select(V::less(x, V::zero()), e, one), V::add(one, e));
 }
 

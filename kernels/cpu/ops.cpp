@@ -28,7 +28,7 @@ struct VecScalar {
   static VecScalar fma(VecScalar a, VecScalar b, VecScalar c) {
     return {__builtin_fmaf(a.v, b.v, c.v)};
   }
-  static VecScalar abs(VecScalar a) { return {bits_float(float_bits(a.v) & 0x7fffffffU)}; }
+  static VecScalar minus_abs(VecScalar a) { return {bits_float(float_bits(a.v) | 0x80000000U)}; }
   static VecScalar negate(VecScalar a) { return {bits_float(float_bits(a.v) ^ 0x80000000U)}; }
   static bool less(VecScalar a, VecScalar b) { return a.v < b.v; }
   static bool equal(VecScalar a, VecScalar b) { return a.v == b.v; }

@@ -88,13 +88,13 @@ struct Vec256 {
     return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
   }
   CAIRN_OP Vec256 sqrt(Vec256 x) { return {_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)}; }
-  CAIRN_OP Vec256 abs(Vec256 x) {
-    const __m256 sign = _mm256_set1_ps(-0.0F);
-    return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
-  }
   CAIRN_OP Vec256 negate(Vec256 x) {
     const __m256 sign = _mm256_set1_ps(-0.0F);
     return {_mm256_xor_ps(sign, x.a), _mm256_xor_ps(sign, x.b)};
+  }
+  CAIRN_OP Vec256 minus_abs(Vec256 x) {
+    const __m256 sign = _mm256_set1_ps(-0.0F);
+    return {_mm256_or_ps(sign, x.a), _mm256_or_ps(sign, x.b)};
   }
 
   CAIRN_OP Mask less(Vec256 x, Vec256 y) {

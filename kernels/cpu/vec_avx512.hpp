@@ -53,14 +53,16 @@ struct Vec512 {
   CAIRN_OP Vec512 max(Vec512 a, Vec512 b) { return {_mm512_max_ps(a.v, b.v)}; }
   CAIRN_OP Vec512 fma(Vec512 a, Vec512 b, Vec512 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
   CAIRN_OP Vec512 sqrt(Vec512 a) { return {_mm512_sqrt_ps(a.v)}; }
-  CAIRN_OP Vec512 abs(Vec512 a) {
-    return {_mm512_castsi512_ps(
-        _mm512_and_si512(_mm512_castps_si512(a.v), _mm512_set1_epi32(0x7fffffff)))};
-  }
   CAIRN_OP Vec512 negate(Vec512 a) {
     return {_mm512_castsi512_ps(
         _mm512_xor_si512(_mm512_castps_si512(a.v), _mm512_set1_epi32(INT32_MIN)))};
   }
+  CAIRN_OP Vec512 minus_abs(Vec512 a) {
+    return {_mm512_castsi512_ps(
+        _mm512_or_si512(_mm512_castps_si512(a.v), _mm512_set1_epi32(INT32_MIN)))};
+  }
+  /// x 2^n, rounded once; n is a whole number.
+  CAIRN_OP Vec512 scale(Vec512 x, Vec512 n) { return {_mm512_scalef_ps(x.v, n.v)}; }
 
   CAIRN_OP Mask less(Vec512 a, Vec512 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ); }
   CAIRN_OP Mask equal(Vec512 a, Vec512 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ); }

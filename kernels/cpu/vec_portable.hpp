@@ -92,14 +92,14 @@ struct VecPortable {
     for (int i = 0; i < 16; ++i) r.lane[i] = __builtin_sqrtf(a.lane[i]);
     return r;
   }
-  static VecPortable abs(const VecPortable& a) {
-    VecPortable r;
-    for (int i = 0; i < 16; ++i) r.lane[i] = bits_float(float_bits(a.lane[i]) & 0x7fffffffU);
-    return r;
-  }
   static VecPortable negate(const VecPortable& a) {
     VecPortable r;
     for (int i = 0; i < 16; ++i) r.lane[i] = bits_float(float_bits(a.lane[i]) ^ 0x80000000U);
+    return r;
+  }
+  static VecPortable minus_abs(const VecPortable& a) {
+    VecPortable r;
+    for (int i = 0; i < 16; ++i) r.lane[i] = bits_float(float_bits(a.lane[i]) | 0x80000000U);
     return r;
   }
 

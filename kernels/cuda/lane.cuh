@@ -48,11 +48,11 @@ struct Lane {
   // The second operand when either is NaN.
   CAIRN_HOST_DEVICE static Lane min(Lane a, Lane b) { return a.value < b.value ? a : b; }
   CAIRN_HOST_DEVICE static Lane max(Lane a, Lane b) { return a.value > b.value ? a : b; }
-  CAIRN_HOST_DEVICE static Lane abs(Lane a) {
-    return {bits_float(float_bits(a.value) & 0x7fffffffU)};
-  }
   CAIRN_HOST_DEVICE static Lane negate(Lane a) {
     return {bits_float(float_bits(a.value) ^ 0x80000000U)};
+  }
+  CAIRN_HOST_DEVICE static Lane minus_abs(Lane a) {
+    return {bits_float(float_bits(a.value) | 0x80000000U)};
   }
   CAIRN_HOST_DEVICE static Mask less(Lane a, Lane b) { return a.value < b.value; }
   CAIRN_HOST_DEVICE static Mask equal(Lane a, Lane b) { return a.value == b.value; }
