@@ -70,7 +70,8 @@ void require_use(const ServeBenchFlags& flags) {
     std::string kinds;
     for (const Kind kind : size->second)
       kinds += (kinds.empty() ? "" : " or ") + std::string(to_string(kind));
-    throw LoadError(name + " is of the workload " + kinds + ", which is not asked for");
+    std::string why = name;
+    throw LoadError(why.append(" is of the workload ") + kinds + ", which is not asked for");
   }
 }
 
