@@ -9,7 +9,6 @@
 // token alone 8 bytes of memory traffic.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cpu/codegen.hpp"
@@ -181,7 +180,7 @@ struct Delta {
     if (c < a.column_end) {
       left = strip<1, false>(a, c, a.column_end - c, a.state + c, a.dv, factor);
     }
-    std::fill(pending, a.pending + delta_groups(a.column_end), left);
+    for (float* p = pending; p != a.pending + delta_groups(a.column_end); ++p) *p = left;
   }
 
  private:
