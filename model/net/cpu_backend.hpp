@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/chunks.hpp"
 #include "kernels/cpu/ops.hpp"
 #include "kernels/cpu/thread_pool.hpp"
 #include "model/net/backend.hpp"
@@ -178,17 +179,7 @@ class CpuBackend final : public Backend {
 
 template <class F>
 void CpuBackend::split(std::int64_t n, std::int64_t grain, F&& fn) {
-  const std::int64_t chunks =
-      std::min<std::int64_t>((n + grain - 1) / grain, std::int64_t{6} * pool_.threads());
-  if (chunks <= 1) {
-    if (n > 0) fn(std::int64_t{0}, n);
-    return;
-  }
-  pool_.run(chunks, [&](std::int64_t c) {
-    const std::int64_t begin = n * c / chunks;
-    const std::int64_t end = n * (c + 1) / chunks;
-    if (begin < end) fn(begin, end);
-  });
+  kernels::split(pool_, n, grain, fn);
 }
 
 }  // namespace cairn::model
