@@ -86,6 +86,8 @@ void check_options(const EngineOptions& o) {
   require(o.context_length >= 0, "context_length", "0 (the model's) or more");
   require(o.max_choices >= 1, "max_choices", "1 or more");
   require(o.forest_nodes >= 16, "forest_nodes", "16 or more");
+  require(!o.pages_ahead_bytes || o.device.rfind("cuda", 0) != 0, "pages_ahead_bytes",
+          "nothing with a CUDA device, which has its cache's memory from the start");
   require(!o.copy_tokens || (*o.copy_tokens >= 0 && *o.copy_tokens <= kMostCopyTokens),
           "copy_tokens", "0 to 1e9 tokens, or unset (as measured)");
   require(o.request_timeout.count() > 0, "request_timeout", "a positive time");
@@ -105,13 +107,15 @@ std::int32_t resolve_context(const EngineOptions& o, const model::ModelConfig& c
 }
 
 double seconds_to_copy_state(model::Backend& backend, engine::MemoryPools& pools,
-                             model::Arena* arena, bool pages_ahead) {
+                             model::Arena* arena) {
   constexpr std::int32_t kCopies = 3;  // an interrupted one is not taken for the machine's speed
   const model::MemoryLayout layout = backend.layout();
   std::optional<engine::MemoryPools> own;
   if (arena == nullptr) {
     own.emplace(layout, (kCopies + 1) * layout.state_bytes + layout.kv_block_bytes, nullptr, 0);
   }
+  // Fewer are soon used up.
+  const bool pages_ahead = pools.pages_ahead() / layout.state_bytes > kCopies;
   auto states = (own ? *own : pools).reserve(0, own ? kCopies + 1 : 2);
   check(states.has_value(), "states do not fit pools made for them");
   const engine::StateRef from = states->take_state();
@@ -159,11 +163,7 @@ EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,
   add("context_length", static_cast<std::uint64_t>(shared.context_length));
   info.limits.emplace_back("memory", format_bytes(model::allowed_memory()));
   info.limits.emplace_back("cache_bytes", format_bytes(o.cache_bytes));
-  if (!shared.arena) {
-    info.limits.emplace_back(
-        "pages_ahead_bytes",
-        format_bytes(std::min(o.pages_ahead_bytes.value_or(o.cache_bytes), o.cache_bytes)));
-  }
+  info.limits.emplace_back("pages_ahead_bytes", format_bytes(shared.pools->pages_ahead()));
   add("cache_holds_tokens_without_states", o.cache_bytes / info.kv_bytes_per_token);
   add("cache_holds_states_without_tokens", o.cache_bytes / layout.state_bytes);
   add("max_running", static_cast<std::uint64_t>(o.max_running));

@@ -14,11 +14,11 @@ void check_options(const EngineOptions& options);
 /// Tokens of prompt and answer: as asked, or the model's. Throws LoadError above that.
 std::int32_t resolve_context(const EngineOptions& options, const model::ModelConfig& config);
 
-/// Seconds that copying one state takes: in the host's memory to places that have their pages, or
-/// without `pages_ahead` to such that were never written, as the first copies out do, in four
-/// states' memory of its own; in an arena within `pools`. The quickest of a few.
+/// Seconds that copying one state takes, in the host's memory or in an arena. In the host's four
+/// states' memory of its own is taken: it has its pages where `pools` has those of some states
+/// ahead, else it was never written, as what the first copies out go to. The quickest of a few.
 double seconds_to_copy_state(model::Backend& backend, engine::MemoryPools& pools,
-                             model::Arena* arena, bool pages_ahead);
+                             model::Arena* arena);
 
 /// Everything but what only a running engine knows. Options, bundle, context and disk are set.
 EngineInfo describe(const Shared& shared, const model::BackendInfo& backend,

@@ -93,8 +93,8 @@ ActorEngine::ActorEngine(EngineOptions options, std::shared_ptr<Metrics> metrics
   shared_->options.max_running = open.room.running;
   shared_->options.max_step_tokens = open.room.step_tokens;
   shared_->copy_kv_slots = open.backend->host_slot_copy();
-  shared_->seconds_per_state_copy = actors::seconds_to_copy_state(
-      *open.backend, *shared_->pools, open.arena.get(), shared_->options.pages_ahead_bytes != 0U);
+  shared_->seconds_per_state_copy =
+      actors::seconds_to_copy_state(*open.backend, *shared_->pools, open.arena.get());
   const auto first = std::make_shared<std::unique_ptr<model::Backend>>(std::move(open.backend));
   shared_->make_backend = [opener, first, arena = open.arena] {
     return *first ? std::move(*first) : opener->open_again(arena);

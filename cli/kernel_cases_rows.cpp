@@ -3,6 +3,7 @@
 //
 // Bytes are what a kernel reads and writes once. In the model most of it was just written by the
 // kernel before and comes from a cache, so there they take less time than here.
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -206,6 +207,7 @@ void recurrence_cases(const KernelBench& on, const TakeCase& take) {
     one.bytes = static_cast<double>(8 * heads * dk * dv + 4 * rows * heads * (2 * dk + 2 * dv));
     one.calls = c.linear_layers();
     one.work = [&](std::int64_t round) {
+      std::fill(pending.begin(), pending.end(), 0.0F);  // each round has another S
       on.pool.run(heads, [&](std::int64_t h) {
         kernels::DeltaArgs a;
         a.dk = c.linear_key_dim;

@@ -8,11 +8,13 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
 #include "engine/cache/page_ahead.hpp"
 #include "engine/cache/slot_memory.hpp"
+#include "model/net/host_limits.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define CAIRN_POOL_ASAN 1
@@ -38,6 +40,8 @@ constexpr std::size_t kHugeMapping = std::size_t{64} << 20;
 constexpr std::size_t kLargeState = std::size_t{2} << 20;
 // Of each kind, kept ahead while work runs, too.
 constexpr std::size_t kFewBytes = std::size_t{64} << 20;
+// Left to everyone else: a budget may be larger than the memory that is there.
+constexpr std::uint64_t kSpareBytes = std::uint64_t{512} << 20;
 
 // A freed slot is unreadable under AddressSanitizer, so that a stale pointer into it is caught.
 void mark_free([[maybe_unused]] std::byte* p, [[maybe_unused]] std::size_t n) {
@@ -109,12 +113,22 @@ class SlotPool {
   bool has_touched_free() const { return !touched_.empty(); }
   // For good, while this lives.
   void keep_ahead() {
-    ahead_ = std::make_unique<PageAhead>(memory_.base(), stride_, slots_,
-                                         static_cast<std::int32_t>(kFewBytes / stride_));
+    PageAhead::Options options;
+    options.few = static_cast<std::int32_t>(std::max<std::size_t>(kFewBytes / stride_, 2));
+    options.spare = [] {
+      const std::uint64_t available = model::available_memory();
+      return available == 0 || available > kSpareBytes;  // 0: unknown
+    };
+    ahead_ = std::make_unique<PageAhead>(memory_.base(), stride_, slots_, std::move(options));
   }
-  // At most so many bytes of slots that were never handed out may have pages.
-  void limit_ahead(std::uint64_t bytes) {
-    if (ahead_) ahead_->advance(fresh_, static_cast<std::int64_t>(bytes / stride_));
+  // So many bytes of slots that were never handed out are to have pages.
+  void want_ahead(std::uint64_t bytes) {
+    if (ahead_) ahead_->want(static_cast<std::int64_t>(bytes / stride_));
+  }
+  std::uint64_t ahead_bytes() const { return ahead_ ? ahead_->ahead_bytes() : 0; }
+  // Whether the next slot has no pages yet.
+  bool brings_pages() const {
+    return touched_.empty() && (!clean_.empty() || !ahead_ || ahead_->ahead() == 0);
   }
   void set_quiet(bool quiet) {
     if (ahead_) ahead_->set_quiet(quiet);
@@ -133,6 +147,7 @@ class SlotPool {
     } else {
       check(fresh_ < slots_, "a pool has no slot although its budget does");
       id = fresh_++;
+      if (ahead_) ahead_->hand_out(fresh_);
     }
     mark_live(data(id), slot_bytes_);
     return id;
@@ -177,7 +192,7 @@ class HostSlots final : public SlotMemory {
     if (layout.state_bytes < kLargeState || ahead == 0) return;
     blocks_.keep_ahead();
     states_.keep_ahead();
-    limit_ahead(0);
+    divide_ahead(0);
   }
 
   std::int32_t slots(SlotKind kind) const override { return pool(kind).slots(); }
@@ -209,15 +224,19 @@ class HostSlots final : public SlotMemory {
         other.clean_one();
       }
     }
-    if (!own.has_touched_free()) limit_ahead(own.slot_bytes());
+    const bool touched = own.has_touched_free();
+    if (own.brings_pages()) divide_ahead(own.slot_bytes());
     ++live[index_of(kind)];
     const std::int32_t id = own.take();
-    limit_ahead(0);
+    if (!touched) divide_ahead(0);
     return id;
   }
   void put(SlotKind kind, std::int32_t id) override {
     --live[index_of(kind)];
     pool(kind).put(id);
+  }
+  std::uint64_t pages_ahead() const override {
+    return layout().state_bytes < kLargeState ? 0 : std::min(ahead_, budget());
   }
   void set_quiet(bool quiet) override {
     blocks_.set_quiet(quiet);
@@ -236,12 +255,17 @@ class HostSlots final : public SlotMemory {
     return bytes;
   }
 
-  // What `coming` bytes leave of the budget, as far as it may be ahead, half of it to each kind.
-  void limit_ahead(std::uint64_t coming) {
+  // What `coming` bytes leave of the budget, as far as it may be ahead: half of it to each kind,
+  // but what a kind has beyond its half stays while the other does without.
+  void divide_ahead(std::uint64_t coming) {
     const std::uint64_t resident = resident_bytes() + coming;
     const std::uint64_t left = std::min(resident < budget() ? budget() - resident : 0, ahead_);
-    blocks_.limit_ahead(left / 2);
-    states_.limit_ahead(left / 2);
+    const std::uint64_t half = left / 2;
+    const std::uint64_t of_states = std::min(states_.ahead_bytes(), left);
+    const std::uint64_t blocks = std::clamp(blocks_.ahead_bytes(), std::min(half, left - of_states),
+                                            std::max(half, left - of_states));
+    blocks_.want_ahead(blocks);
+    states_.want_ahead(std::min(std::max(of_states, half), left - blocks));
   }
 
   const std::uint64_t ahead_;  // bytes

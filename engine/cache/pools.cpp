@@ -176,6 +176,7 @@ MemoryPools::MemoryPools(model::MemoryLayout layout, std::uint64_t budget_bytes,
                                            : make_host_slots(layout, budget_bytes, ahead_bytes));
 }
 
+std::uint64_t MemoryPools::pages_ahead() const { return core_->memory().pages_ahead(); }
 void MemoryPools::set_quiet(bool quiet) { core_->set_quiet(quiet); }
 
 std::optional<Reservation> MemoryPools::reserve(std::int32_t blocks, std::int32_t states) {

@@ -93,7 +93,9 @@ class MemoryPools {
               std::shared_ptr<model::Arena> arena = nullptr,
               std::uint64_t ahead_bytes = std::numeric_limits<std::uint64_t>::max());
 
-  /// Whether nothing runs: the time to obtain memory. So at first.
+  /// Bytes that may be obtained so: none of an arena, none of models with small states.
+  std::uint64_t pages_ahead() const;
+  /// Whether nothing runs: the time for that. So at first.
   void set_quiet(bool quiet);
 
   /// nullopt: does not fit now.

@@ -15,9 +15,9 @@ namespace cairn::engine {
 inline constexpr std::size_t kSlotKinds = 2;
 constexpr std::size_t index_of(SlotKind kind) { return static_cast<std::size_t>(kind); }
 
-/// Bookkeeping of one range of memory. All but layout(), budget(), slots(), data() and
-/// could_ever_fit() under its owner's mutex. What is reserved can be taken: that is the invariant
-/// of every implementation. put() and cancel() do not allocate.
+/// Bookkeeping of one range of memory. All but layout(), budget(), slots(), data(), pages_ahead()
+/// and could_ever_fit() under its owner's mutex. What is reserved can be taken: that is the
+/// invariant of every implementation. put() and cancel() do not allocate.
 class SlotMemory {
  public:
   SlotMemory(model::MemoryLayout layout, std::uint64_t budget) : layout_(layout), budget_(budget) {}
@@ -38,7 +38,9 @@ class SlotMemory {
   /// Of what is reserved.
   virtual std::int32_t take(SlotKind kind) = 0;
   virtual void put(SlotKind kind, std::int32_t id) = 0;
-  /// Whether nothing runs: the time to get memory from the system.
+  /// Bytes that may be obtained from the system before they are needed.
+  virtual std::uint64_t pages_ahead() const { return 0; }
+  /// Whether nothing runs: the time for that.
   virtual void set_quiet(bool) {}
 
   std::uint64_t bytes_of(SlotKind kind) const {

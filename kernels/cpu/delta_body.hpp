@@ -156,8 +156,9 @@ struct Delta {
   }
 
   static void run(const DeltaArgs& a) {
-    if (a.tokens <= 0) return;
-    // The same in all groups of columns; each has its own so that threads do not share one.
+    if (a.tokens <= 0 || a.column_begin >= a.column_end) return;
+    // The same in all groups of columns; each has its own, so that none is written while another
+    // thread reads it.
     float* const pending = a.pending + a.column_begin / kDeltaColumns;
     const float factor = *pending == 0.0F ? 1.0F : *pending;
     float left = factor;

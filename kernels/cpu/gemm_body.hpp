@@ -117,7 +117,11 @@ struct Gemm {
     for (std::int64_t r = 0; r < rows; r += Tile::kMaxRows) {
       const int count = static_cast<int>(rows - r < Tile::kMaxRows ? rows - r : Tile::kMaxRows);
       const GemmTile<Value> t{w, k, x + r * ldx, ldx, buffer, kPanelColumns, false, nullptr};
-      columns <= kPanelColumns / 2 ? tile<true>(count, t) : tile(count, t);
+      if (columns <= kPanelColumns / 2) {
+        tile<true>(count, t);
+      } else {
+        tile(count, t);
+      }
       for (int i = 0; i < count; ++i) {
         for (std::int64_t c = 0; c < columns; ++c) {
           y[(r + i) * ldy + c] = buffer[i * kPanelColumns + c];

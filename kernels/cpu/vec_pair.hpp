@@ -3,8 +3,6 @@
 // which compilers do not arrange by themselves. The including file enables the instruction set.
 #pragma once
 
-#include <cstdint>
-
 #include "kernels/cpu/codegen.hpp"
 
 namespace cairn::kernels {
@@ -12,8 +10,6 @@ namespace cairn::kernels {
 /// Lanes 0..15 in a, 16..31 in b; the operations of V that math_body.hpp needs.
 template <class V>
 struct Pair {
-  static constexpr std::int64_t kLanes = 32;
-
   struct Int {
     typename V::Int a, b;
   };

@@ -272,6 +272,9 @@ TEST_CASE("a default disk size that holds no state is told with its flag, and se
   EngineOptions options;
   options.disk_dir = dir.file("cache");
   std::string said;
+  struct NoSink {
+    ~NoSink() { set_log_sink({}); }
+  } const after;
   set_log_sink([&](LogLevel, std::string_view line) { said += line; });
   model::MemoryLayout layout = kLayout;
   layout.state_bytes = std::size_t{1} << 50U;  // beyond any default
@@ -284,5 +287,4 @@ TEST_CASE("a default disk size that holds no state is told with its flag, and se
   dir.write("file", "x");
   CHECK_THROWS_WITH(open_disk_tier(options, {}, {}, layout, nullptr),
                     Catch::Contains("the cache directory"));
-  set_log_sink({});
 }

@@ -159,17 +159,33 @@ TEST_CASE("decays of any size leave what fp64 has, and the same bits wherever to
   const float decays[] = {1.0F, 0.999F, 1e-3F, 1e-12F, 1e-19F, 1e-30F, 0.0F};
   for (const float small : decays) {
     INFO("decays between " << small << " and 1");
-    Problem p(random, 32, 32, 40);
+    Problem p(random, 32, 72, 40);
     for (std::size_t i = 0; i < p.decay.size(); ++i) {
       p.decay[i] = i % 6 < 4 ? std::max(small, p.decay[i] * small) : p.decay[i];
     }
+    p.beta[10] = 0.0F;
     const Floats got = same_at_every_level([&](const Ops& o) { return p.run(o, {40}, p.dv); });
     REQUIRE(same_bits(got, ordered(p)));
     REQUIRE(worst_error(p.whole(got), p.reference(), 1.0) < 2e-5);
     const Ops& o = ops(detect_isa());
     for (std::int64_t cut = 1; cut < 40; ++cut) {
-      REQUIRE(same_bits(got, p.run(o, {cut, 40}, p.dv)));
+      REQUIRE(same_bits(got, p.run(o, {cut, 40}, cut % 2 == 0 ? 32 : 64)));
     }
+  }
+}
+
+TEST_CASE(
+    "a decay or a value that is no number makes the head's outputs none, on every level alike") {
+  Random random(36);
+  for (const bool of_decay : {true, false}) {
+    Problem p(random, 16, 32, 6);
+    (of_decay ? p.decay[4] : p.v[at(2 * p.ldv)]) = kNan;
+    const Floats got = same_at_every_level([&](const Ops& o) { return p.run(o, {6}, p.dv); });
+    for (std::int64_t t = 0; t < 6; ++t) {
+      REQUIRE(std::isnan(got[at(t * p.ldv)]) == (t >= 2));
+      REQUIRE(std::isnan(got[at(t * p.ldv + 1)]) == (of_decay && t >= 2));
+    }
+    REQUIRE(same_bits(got, p.run(ops(detect_isa()), {2, 3, 6}, p.dv)));
   }
 }
 
