@@ -47,7 +47,7 @@ class ExecutorDesk {
   std::unique_ptr<engine::BatchLoop> loop_;
   engine::CostFit cost_;
   std::vector<StepTokens> outbox_;  // by worker
-  bool quiet_ = true;  // as told to the pools
+  bool quiet_ = true;               // as told to the pools
   bool step_pending_ = false;
   bool stalled_ = false;       // nothing can run before prefix answers
   bool blocks_asked_ = false;  // one question to prefix at a time
