@@ -411,7 +411,7 @@ TEST_CASE("what a load keeps does not grow with its requests, its figures are of
     CHECK(pass.groups[0].answered == 200);
     CHECK(pass.groups[0].total_ms.count() == 200);
     CHECK(pass.groups[0].bytes() <= 5000);  // half of a pass's part of a fifth
-    CHECK_FALSE(pass.groups[0].needed);  // of a cache that would not fit
+    CHECK_FALSE(pass.groups[0].needed);     // of a cache that would not fit
   }
   CHECK(report.compared > 50);
   CHECK(report.not_compared > 200);  // in both passes
