@@ -224,7 +224,10 @@ def main():
     if args.subject is None and args.check not in ("kernels", "pool"):
         parser.error(f"{args.check}: a model, or a text, is missing")
     bars = Bars(dict(args.known))
-    CHECKS[args.check](args, bars)
+    try:
+        CHECKS[args.check](args, bars)
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise RuntimeError(f"{args.check}: what {args.program} said is not understood ({error!r})") from error
     sys.exit(bars.exit_code())
 
 
