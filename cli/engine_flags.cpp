@@ -112,11 +112,16 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
 }
 
-std::uint64_t bytes_of(const std::string& option, const std::string& text, const char* zero) {
+std::uint64_t bytes_or_none(const std::string& option, const std::string& text) {
   const auto bytes = parse_bytes(text);
   if (!bytes) throw LoadError(option + ": " + bytes.error().message);
-  if (*bytes == 0) throw LoadError(option + ": " + zero);
   return *bytes;
+}
+
+std::uint64_t bytes_of(const std::string& option, const std::string& text, const char* zero) {
+  const std::uint64_t bytes = bytes_or_none(option, text);
+  if (bytes == 0) throw LoadError(option + ": " + zero);
+  return bytes;
 }
 
 EngineOptions engine_options(const EngineFlags& flags) {
@@ -128,9 +133,7 @@ EngineOptions engine_options(const EngineFlags& flags) {
                  "--policy none to keep nothing");
   }
   if (!flags.pages_ahead.empty()) {
-    const auto bytes = parse_bytes(flags.pages_ahead);
-    if (!bytes) throw LoadError("--pages-ahead: " + bytes.error().message);
-    options.pages_ahead_bytes = *bytes;
+    options.pages_ahead_bytes = bytes_or_none("--pages-ahead", flags.pages_ahead);
   }
   if (!flags.disk_bytes.empty()) {
     options.disk_bytes = bytes_of("--disk-bytes", flags.disk_bytes,

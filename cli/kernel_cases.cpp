@@ -44,9 +44,7 @@ const std::vector<std::string>& kernel_names() {
 
 namespace {
 
-constexpr std::int64_t kRoundGrain = 8;       // of the backend, rows
-constexpr std::int64_t kCopyGrain = 1 << 18;  // of the backend, bytes
-constexpr std::int64_t kSomePrime = 4099;     // rows of a table that share no memory
+constexpr std::int64_t kSomePrime = 4099;  // rows of a table that share no memory
 
 struct Product {
   std::string name;
@@ -163,7 +161,7 @@ class ProductBench {
     one.bytes = static_cast<double>(4 * rows * product_.k);  // what it writes stays in a cache
     ColdArray x(rows * ldx_, on_);
     one.work = [&](std::int64_t round) {
-      on_.split(rows, kRoundGrain,
+      on_.split(rows, kernels::kRoundGrain,
                 [&](std::int64_t begin, std::int64_t end) { make(x.at(round), begin, end); });
     };
     one.work(0);
@@ -275,7 +273,7 @@ void sampling_cases(const KernelBench& on, const TakeCase& take) {
     one.work = [&](std::int64_t round) {
       const auto* const from = reinterpret_cast<const std::byte*>(states.at(round));
       auto* const to = reinterpret_cast<std::byte*>(states.at(round) + floats);
-      on.split(static_cast<std::int64_t>(bytes), kCopyGrain,
+      on.split(static_cast<std::int64_t>(bytes), kernels::kCopyGrain,
                [&](std::int64_t begin, std::int64_t end) {
                  std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
                });

@@ -12,7 +12,6 @@
 namespace cairn::cli {
 namespace {
 
-constexpr std::int64_t kRowGrain = 4;
 constexpr float kEps = 1e-6F;
 
 using Rows = std::function<void(float* x, std::int64_t begin, std::int64_t end)>;
@@ -31,7 +30,7 @@ void in_place(const KernelBench& on, const char* kernel, const std::string& shap
     one.bytes = touched_bytes * static_cast<double>(rows);
     one.calls = calls;
     one.work = [&](std::int64_t round) {
-      on.split(rows, kRowGrain,
+      on.split(rows, kernels::kRowGrain,
                [&](std::int64_t begin, std::int64_t end) { fn(x.at(round), begin, end); });
     };
     take(one);

@@ -10,6 +10,11 @@
 
 namespace cairn::kernels {
 
+inline constexpr std::int64_t kRowGrain = 4;         // rows of element-wise work worth a chunk
+inline constexpr std::int64_t kRoundGrain = 8;       // rows rounded for a product worth a chunk
+inline constexpr std::int64_t kCopyGrain = 1 << 18;  // bytes of a state: a core alone has half of
+                                                     // the memory's bandwidth
+
 /// fn(begin, end) over [0, n), at least `grain` at a time, in no more chunks than even out unequal
 /// ones. Calls nothing for n = 0.
 template <class F>

@@ -11,7 +11,6 @@ namespace {
 
 // A lone row over at least this many ranges of 512 keys is worth splitting by ranges.
 constexpr std::int64_t kMinRanges = 2;
-constexpr std::int64_t kRowGrain = 4;
 
 // Calls fn(part, row of the part) for the rows [begin, end) of a tile.
 template <class F>
@@ -163,7 +162,7 @@ void CpuBackend::run_attention(const LayerWeights& layer, std::int32_t index, Ti
     // Rows whose logits nobody reads owe the future their keys and values, nothing else.
     gemm(layer.in, query_columns / kernels::kPanelColumns, layer.in.panels(), normed_, ld_hidden_,
          tile.rows, wide_, ld_wide_, Made::rounded);
-    split(tile.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+    split(tile.rows, kernels::kRowGrain, [&](std::int64_t begin, std::int64_t end) {
       for_rows(tile, begin, end, [&](const TilePart& part, std::int64_t row) {
         store_keys(layer, offset, part, row);
       });
@@ -175,7 +174,7 @@ void CpuBackend::run_attention(const LayerWeights& layer, std::int32_t index, Ti
   } else {
     gemm(layer.in, normed_, ld_hidden_, tile.rows, wide_, ld_wide_, Made::rounded);
   }
-  split(tile.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+  split(tile.rows, kernels::kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     for_rows(tile, begin, end, [&](const TilePart& part, std::int64_t row) {
       if (!keys_first) store_keys(layer, offset, part, row);
       rotate_queries(layer, part.row + row);

@@ -18,9 +18,6 @@ namespace {
 // enough that a tile's intermediate values stay in the last-level cache.
 constexpr std::int32_t kTileRows = 256;
 
-// Bytes of a state worth a chunk: a core alone has half of the memory's bandwidth.
-constexpr std::int64_t kCopyGrain = 1 << 18;
-
 std::int64_t padded(std::int64_t n) {
   const std::int64_t aligned = (n + 15) / 16 * 16;
   return aligned % 1024 == 0 ? aligned + 16 : aligned;
@@ -118,14 +115,14 @@ BackendInfo CpuBackend::info() const {
 }
 
 void CpuBackend::reset_state(std::byte* state) {
-  split(static_cast<std::int64_t>(layout().state_bytes), kCopyGrain,
+  split(static_cast<std::int64_t>(layout().state_bytes), kernels::kCopyGrain,
         [&](std::int64_t begin, std::int64_t end) {
           std::memset(state + begin, 0, static_cast<std::size_t>(end - begin));
         });
 }
 
 void CpuBackend::copy_state(const std::byte* from, std::byte* to) {
-  split(static_cast<std::int64_t>(layout().state_bytes), kCopyGrain,
+  split(static_cast<std::int64_t>(layout().state_bytes), kernels::kCopyGrain,
         [&](std::int64_t begin, std::int64_t end) {
           std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
         });

@@ -8,8 +8,6 @@
 namespace cairn::model {
 namespace {
 
-constexpr std::int64_t kRowGrain = 4;        // rows of element-wise work worth a chunk
-constexpr std::int64_t kRoundGrain = 8;      // rows rounded for a product worth a chunk
 constexpr std::int64_t kAddGrain = 1 << 14;  // elements of an addition worth a chunk
 
 }  // namespace
@@ -19,7 +17,7 @@ void CpuBackend::gemm(const kernels::PackedMatrix& w, std::int64_t panel_begin,
                       float* y, std::int64_t ldy, Made made) {
   if (rows == 0) return;
   if (made == Made::plain && rounds_input()) {
-    split(rows, kRoundGrain, [&](std::int64_t begin, std::int64_t end) {
+    split(rows, kernels::kRoundGrain, [&](std::int64_t begin, std::int64_t end) {
       round_input(x, ldx, rows, w.k(), begin, end);
     });
   }
@@ -63,7 +61,7 @@ template <class Make>
 void CpuBackend::make_rows(std::int64_t rows, const float* x, std::int64_t ldx, std::int64_t k,
                            Make&& make) {
   const bool rounds = rounds_input();
-  split(rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+  split(rows, kernels::kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       make(r);
       if (rounds) round_input(x, ldx, rows, k, r, r + 1);

@@ -14,25 +14,26 @@ kernels::KvLayout layer_layout(const ModelConfig& config, KvType kv) {
           config.head_dim};
 }
 
+// S of all value heads of a layer.
+std::size_t matrices_bytes(const ModelConfig& c) {
+  return sizeof(float) * static_cast<std::size_t>(c.linear_value_heads) *
+         static_cast<std::size_t>(c.linear_key_dim) * static_cast<std::size_t>(c.linear_value_dim);
+}
+
 }  // namespace
 
 std::size_t state_layer_bytes(const ModelConfig& c) {
-  return sizeof(float) * (static_cast<std::size_t>(c.linear_value_heads) *
-                              static_cast<std::size_t>(c.linear_key_dim) *
-                              static_cast<std::size_t>(c.linear_value_dim) +
-                          static_cast<std::size_t>(c.conv_kernel - 1) *
-                              static_cast<std::size_t>(c.conv_channels()));
+  return matrices_bytes(c) + sizeof(float) * static_cast<std::size_t>(c.conv_kernel - 1) *
+                                 static_cast<std::size_t>(c.conv_channels());
 }
 
 CpuStateLayer cpu_state_layer(const ModelConfig& c) {
-  const auto heads = static_cast<std::size_t>(c.linear_value_heads);
   CpuStateLayer layer;
-  layer.window = sizeof(float) * heads * static_cast<std::size_t>(c.linear_key_dim) *
-                 static_cast<std::size_t>(c.linear_value_dim);
+  layer.window = matrices_bytes(c);
   layer.pending = state_layer_bytes(c);
   layer.bytes =
-      layer.pending +
-      sizeof(float) * heads * static_cast<std::size_t>(kernels::delta_groups(c.linear_value_dim));
+      layer.pending + sizeof(float) * static_cast<std::size_t>(c.linear_value_heads) *
+                          static_cast<std::size_t>(kernels::delta_groups(c.linear_value_dim));
   return layer;
 }
 
