@@ -6,6 +6,11 @@
 // where they cannot reach that far. int8: even and odd bytes become 16-bit values and VPMADDWD adds
 // their products in pairs to 32 bits, exactly. int4: 2 * 15 * 127 = 3,810, so VPMADDUBSW is exact,
 // and eight of its results still add up in 16 bits before they are widened.
+//
+// VPMADDWD has two of four pipes, and additions get in its way. Many rows of int8 take half as many
+// of it, after Winograd (A new algorithm for inner product, 1968):
+//   (w0 + a1) (w1 + a0) = w0 a0 + w1 a1 + w0 w1 + a0 a1,
+// where a column's sum of w0 w1 and a row's of a0 a1 are worked out once. Integers: the same sums.
 #pragma once
 
 #include <immintrin.h>
@@ -26,9 +31,40 @@ struct QuantTileAvx2 {
   static constexpr std::int64_t kGroups =
       1;  // the weights of a group stay in the first-level cache
 
+  static constexpr int kUnpackedRows = 4;  // 8 sums, 4 weights, 2 broadcasts, 2 to multiply
+
+  /// Whether so many rows pay for unpacking a group of weights for all of them.
+  template <WeightFormat kFormat>
+  static constexpr bool unpacks(std::int64_t rows) {
+    return kFormat == WeightFormat::int8 && rows >= 32;
+  }
+
+  /// int8 as 16-bit values: of each strip of sixteen columns and each four values of k the even
+  /// ones of k, then the odd ones.
+  static void unpack(const std::byte* group, UnpackedGroup& to) {
+    const __m256i even = _mm256_set1_epi16(0xff);
+    for (int c = 0; c < 8; ++c) {
+      const std::byte* w = group + kGroupScaleBytes + 32 * c;
+      std::int16_t* at = to.value + 64 * kSteps * (c / 2) + 16 * (c % 2);
+      Ints crossed = {};
+      for (int k = 0; k < kSteps; ++k, w += 4 * kPanelColumns, at += 64) {
+        const __m256i evens = _mm256_and_si256(load(w), even);
+        const __m256i odds = _mm256_srli_epi16(load(w), 8);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(at), evens);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(at + 32), odds);
+        crossed += reinterpret_cast<Ints>(_mm256_madd_epi16(evens, odds));
+      }
+      _mm256_store_si256(reinterpret_cast<__m256i*>(to.crossed + 8 * c),
+                         reinterpret_cast<__m256i>(crossed));
+    }
+  }
+
   template <int kRows, WeightFormat kFormat>
   static void run(const QuantTile& t) {
     if (t.groups == 0) clear<kRows>(t);
+    if constexpr (kFormat == WeightFormat::int8 && kRows <= kUnpackedRows) {
+      if (t.unpacked != nullptr) return run_unpacked<kRows>(t);
+    }
     for (std::int64_t g = 0; g < t.groups; ++g) {
       const std::byte* w = t.w + static_cast<std::size_t>(g) * group_bytes(kFormat);
       const std::int8_t* a = t.a + g * quant_group(kFormat);
@@ -49,11 +85,15 @@ struct QuantTileAvx2 {
   using Ints [[gnu::vector_size(32)]] = std::int32_t;
   using Shorts [[gnu::vector_size(32)]] = std::int16_t;
 
+  static constexpr int kSteps = quant_group(WeightFormat::int8) / 4;
+
   /// Vectors of eight columns that a strip has.
   template <int kRows>
   static constexpr int kVectors = kRows == 1   ? 8
                                   : kRows == 2 ? 4
                                                : 2;
+
+  alignas(32) static constexpr float kZeros[kPanelColumns] = {};
 
   /// Activations of one group of int8 as 16-bit values: of each four the even ones, then the odd.
   struct Pairs {
@@ -84,7 +124,7 @@ struct QuantTileAvx2 {
     if constexpr (kRows <= 2) return;
     for (int c = 0; c < kVectors<kRows>; c += 2) __builtin_prefetch(w + 32 * c, 0, 2);
   }
-  CAIRN_INLINE static __m256i load(const std::byte* w) {
+  CAIRN_INLINE static __m256i load(const void* w) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w));
   }
 
@@ -118,6 +158,75 @@ struct QuantTileAvx2 {
       }
     }
     fold<kRows, kCount>(t, g, group, strip, sum);
+  }
+
+  template <int kRows>
+  static void run_unpacked(const QuantTile& t) {
+    static_assert(kGroups == 1, "what is unpacked is one group");
+    Pairs pairs[kRows];
+    std::int32_t apart[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      widen(t.a + r * t.lda, pairs[r]);
+      apart[r] = t.corrections[r * t.ld_groups] - crossed(pairs[r]);
+    }
+    for (int s = 0; s < 8; s += 2) strip_unpacked<kRows>(t, s, pairs, apart);
+  }
+
+  /// Even times odd values of one group of activations, added up.
+  static std::int32_t crossed(const Pairs& a) {
+    Ints sum = {};
+    for (int k = 0; k < quant_group(WeightFormat::int8); k += 16) {
+      const __m256i v = load(a.value + k);
+      sum += reinterpret_cast<Ints>(_mm256_madd_epi16(v, _mm256_shuffle_epi32(v, 0xb1)));
+    }
+    const __m256i both = reinterpret_cast<__m256i>(sum);  // each product twice
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(four);
+  }
+
+  /// `apart` holds what rows give alone. 2 (255 + 127)^2 a step fits 32 bits.
+  template <int kRows>
+  [[gnu::noinline]] static void strip_unpacked(const QuantTile& t, int strip,
+                                               const Pairs (&a)[kRows],
+                                               const std::int32_t (&apart)[kRows]) {
+    Ints sum[kRows][2];
+    CAIRN_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      CAIRN_UNROLL
+      for (int c = 0; c < 2; ++c) {
+        sum[r][c] = reinterpret_cast<Ints>(_mm256_sub_epi32(
+            _mm256_set1_epi32(apart[r]), load(t.unpacked->crossed + 8 * (strip + c))));
+      }
+    }
+    const std::int16_t* w = t.unpacked->value + 32 * kSteps * strip;
+    // A line of what is multiplied next for each four values of k, or what is here already.
+    const bool fetches = t.ahead != nullptr && strip < 4;
+    const std::byte* ahead =
+        fetches ? t.ahead + kGroupScaleBytes + 32 * strip : reinterpret_cast<const std::byte*>(w);
+    const std::int64_t line = fetches ? 4 * kPanelColumns : 0;
+    for (int k = 0; k < kSteps; ++k, w += 64, ahead += line) {
+      __builtin_prefetch(ahead, 0, 2);
+      Shorts even[2];
+      Shorts odd[2];
+      CAIRN_UNROLL
+      for (int c = 0; c < 2; ++c) {
+        even[c] = reinterpret_cast<Shorts>(load(w + 16 * c));
+        odd[c] = reinterpret_cast<Shorts>(load(w + 32 + 16 * c));
+      }
+      CAIRN_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const auto a_even = reinterpret_cast<Shorts>(broadcast(a[r].value + 4 * k));
+        const auto a_odd = reinterpret_cast<Shorts>(broadcast(a[r].value + 4 * k + 2));
+        CAIRN_UNROLL
+        for (int c = 0; c < 2; ++c) {
+          sum[r][c] +=
+              reinterpret_cast<Ints>(_mm256_madd_epi16(reinterpret_cast<__m256i>(even[c] + a_odd),
+                                                       reinterpret_cast<__m256i>(odd[c] + a_even)));
+        }
+      }
+    }
+    fold<kRows, 2>(t, 0, t.w, strip, sum);
   }
 
   template <int kRows>
@@ -190,17 +299,26 @@ struct QuantTileAvx2 {
   template <int kRows, int kCount>
   CAIRN_INLINE static void fold(const QuantTile& t, std::int64_t g, const std::byte* group,
                                 int strip, const Ints (&sum)[kRows][kCount]) {
+    // Copied, for a store to y might change what t holds, as far as the compiler knows.
+    const float* const row_scales = t.scales + g;
+    const std::int64_t ld_groups = t.ld_groups;
+    float* const y = t.y + 8 * strip;
+    const std::int64_t ldy = t.ldy;
     const bool resume = t.resume || g > 0;
+    const float* const from = resume ? y : kZeros;
+    const std::int64_t ld_from = resume ? ldy : 0;
+    __m256 scale[kCount];
     CAIRN_UNROLL
-    for (int c = 0; c < kCount; ++c) {
-      const __m256 scale = scales(group, strip + c);
+    for (int c = 0; c < kCount; ++c) scale[c] = scales(group, strip + c);
+    CAIRN_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const __m256 by_row = _mm256_set1_ps(row_scales[r * ld_groups]);
       CAIRN_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        float* y = t.y + r * t.ldy + 8 * (strip + c);
-        const __m256 by = _mm256_mul_ps(_mm256_set1_ps(t.scales[r * t.ld_groups + g]), scale);
-        const __m256 before = resume ? _mm256_loadu_ps(y) : _mm256_setzero_ps();
+      for (int c = 0; c < kCount; ++c) {
+        const __m256 by = _mm256_mul_ps(by_row, scale[c]);
+        const __m256 before = _mm256_loadu_ps(from + r * ld_from + 8 * c);
         _mm256_storeu_ps(
-            y,
+            y + r * ldy + 8 * c,
             _mm256_fmadd_ps(_mm256_cvtepi32_ps(reinterpret_cast<__m256i>(sum[r][c])), by, before));
       }
     }

@@ -13,6 +13,12 @@
 
 namespace cairn::kernels {
 
+/// One group of a panel's weights as a tile that unpacks them has them, for all rows that follow.
+struct UnpackedGroup {
+  alignas(64) std::int16_t value[quant_group(WeightFormat::int8) * kPanelColumns];
+  alignas(64) std::int32_t crossed[kPanelColumns];  // what each column's products alone add up to
+};
+
 /// One block of rows times some consecutive groups of one panel.
 struct QuantTile {
   const std::byte* w = nullptr;  // the first group
@@ -28,10 +34,21 @@ struct QuantTile {
   bool alone = false;   // the only block: its weights come from memory as it goes
   // What is multiplied next, or null: this block fetches the first half of each 256 bytes of it.
   const std::byte* ahead = nullptr;
+  const UnpackedGroup* unpacked = nullptr;  // the only group's weights unpacked, or null
+};
+
+/// What a tile is that takes weights as they lie.
+struct TakesPacked {
+  static constexpr int kUnpackedRows = 1;
+  template <WeightFormat>
+  static constexpr bool unpacks(std::int64_t) {
+    return false;
+  }
+  static void unpack(const std::byte*, UnpackedGroup&) {}
 };
 
 /// In plain C++, one row at a time.
-struct QuantTilePortable {
+struct QuantTilePortable : TakesPacked {
   static constexpr int kMaxRows = 1;
   static constexpr std::int64_t kGroups = 8;
 
@@ -68,8 +85,11 @@ struct GemmQuantised {
   template <WeightFormat kFormat>
   static void panel(const std::byte* w, const QuantRows& x, std::int64_t row_begin,
                     std::int64_t rows, float* y, std::int64_t ldy) {
+    const bool unpacks = Tile::template unpacks<kFormat>(rows);
+    const int most = unpacks ? Tile::kUnpackedRows : Tile::kMaxRows;
     // Equal blocks: 8 rows are 4 + 4, not 6 + 2.
-    const std::int64_t blocks = (rows + Tile::kMaxRows - 1) / Tile::kMaxRows;
+    const std::int64_t blocks = (rows + most - 1) / most;
+    UnpackedGroup unpacked;
     for (std::int64_t g = 0; g == 0 || g < x.groups; g += Tile::kGroups) {
       QuantTile t;
       t.w = w + static_cast<std::size_t>(g) * group_bytes(kFormat);
@@ -80,6 +100,10 @@ struct GemmQuantised {
       t.resume = g > 0;
       t.alone = blocks == 1;
       const std::byte* next = t.w + static_cast<std::size_t>(t.groups) * group_bytes(kFormat);
+      if (unpacks && t.groups > 0) {
+        Tile::unpack(t.w, unpacked);
+        t.unpacked = &unpacked;
+      }
       for (std::int64_t b = 0; b < blocks; ++b) {
         const std::int64_t begin = rows * b / blocks;
         const std::int64_t row = row_begin + begin;

@@ -17,7 +17,7 @@ namespace {
 
 /// Up to six rows by 64 columns (24 sums, 4 weights, one broadcast; the fp32 sums wait in y) or,
 /// two such strips after each other, by 32 (12 sums, 12 fp32 sums, 2 weights).
-struct QuantTileVnni {
+struct QuantTileVnni : TakesPacked {
   static constexpr int kMaxRows = 6;
   static constexpr std::int64_t kGroups = 8;
 

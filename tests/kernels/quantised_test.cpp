@@ -79,8 +79,9 @@ TEST_CASE("a quantised product is exact integer sums folded group by group at ev
     for (const std::int64_t n : {1, 64, 130}) {
       for (const std::int64_t k : {0, 5, 64, 128, 300, 1100}) {
         const IntegerMatrix w(random, n, k, format);
-        for (const std::int64_t rows : {0, 1, 2, 3, 4, 5, 6, 7, 13}) {
-          if (k > 300 && rows != 7) continue;
+        for (const std::int64_t rows : {0, 1, 2, 3, 4, 5, 6, 7, 13, 32, 35, 69}) {
+          if (k > 300 && rows != 7 && rows != 35) continue;
+          if (rows > 13 && n < 130) continue;
           const std::int64_t ldx = k + 3, ldy = n + 5;
           Floats x = random.floats(rows * ldx);
           for (std::int64_t r = 0; r < rows; ++r) {
@@ -110,9 +111,33 @@ TEST_CASE("a quantised product is exact integer sums folded group by group at ev
   }
 }
 
+TEST_CASE("sums of the largest weights and activations are exact, however many rows") {
+  constexpr std::int64_t n = 64, k = 256, kRows = 40;
+  for (const WeightFormat format : kIntegerFormats) {
+    Random random(42);
+    IntegerMatrix w(random, n, k, format);
+    for (std::int64_t i = 0; i < n * k; ++i) w.plain[i] = i / k % 2 == 0 ? 1.0F : -1.0F;
+    w.packed.pack(0, n, w.plain.data());
+    Floats x(kRows * k);
+    for (std::int64_t i = 0; i < kRows * k; ++i) x[i] = i / k % 3 == 0 ? -1.0F : 1.0F;
+    for (const Isa isa : supported_isas()) {
+      const Quantised a(ops(isa), format, x.data(), k, kRows, k);
+      for (const std::int64_t rows : {1, 6, 40}) {
+        INFO(to_string(isa) << ' ' << to_string(format) << " rows " << rows);
+        Floats y(static_cast<std::size_t>(rows * n));
+        ops(isa).gemm_quantised(w.packed, 0, 1, a.rows_, 0, rows, y.data(), n);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (std::int64_t c = 0; c < n; ++c)
+            REQUIRE(y[r * n + c] == one_output(w, c, a.rows_, r));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a quantised row has the same bits in any batch, from any row on, in any panel range") {
   Random random(41);
-  constexpr std::int64_t n = 200, k = 700, kRows = 17;
+  constexpr std::int64_t n = 200, k = 700, kRows = 37;
   for (const WeightFormat format : kIntegerFormats) {
     const IntegerMatrix w(random, n, k, format);
     const Floats x = random.floats(kRows * k);
