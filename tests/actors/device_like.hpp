@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
@@ -73,12 +74,12 @@ class DeviceLike final : public actors::SameBackend {
   DeviceSeen& seen_;
 };
 
-/// Engines made while it lives run on it.
+/// Engines made while it lives run on it; each row of a step takes `per_row` longer.
 struct OnDevice {
   DeviceSeen seen;
-  OnDevice() {
-    actors::wrap_backends([this](std::unique_ptr<model::Backend> inner) {
-      return std::make_unique<DeviceLike>(std::move(inner), seen);
+  explicit OnDevice(std::chrono::microseconds per_row = {}) {
+    actors::wrap_backends([this, slow = actors::slow_steps(per_row)](auto inner) {
+      return std::make_unique<DeviceLike>(slow(std::move(inner)), seen);
     });
   }
   ~OnDevice() { actors::wrap_backends(nullptr); }
