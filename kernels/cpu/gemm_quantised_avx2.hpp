@@ -70,7 +70,7 @@ struct QuantTileAvx2 {
       const std::int8_t* a = t.a + g * quant_group(kFormat);
       if constexpr (kFormat == WeightFormat::int8) {
         Pairs pairs[kRows];
-        for (int r = 0; r < kRows; ++r) widen(a + r * t.lda, pairs[r]);
+        for (int r = 0; r < kRows; ++r) widen(a + r * t.lda, pairs[r], [](__m256i) {});
         for (int s = 0; s < 8; s += kVectors<kRows>) strip_int8<kRows>(t, g, w, s, pairs);
       } else {
         for (int s = 0; s < 8; s += kVectors<kRows>) strip_int4<kRows>(t, g, w, s, a);
@@ -100,15 +100,17 @@ struct QuantTileAvx2 {
     alignas(32) std::int16_t value[quant_group(WeightFormat::int8)];
   };
 
-  static void widen(const std::int8_t* a, Pairs& to) {
+  template <class Each>
+  CAIRN_INLINE static void widen(const std::int8_t* a, Pairs& to, const Each& each) {
     // Of 16-bit values 0 1 2 3 in each eight bytes: 0 2 1 3.
     const __m256i even_odd = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15,
                                               0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
     for (std::int64_t k = 0; k < quant_group(WeightFormat::int8); k += 16) {
       const __m256i wide =
           _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + k)));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(to.value + k),
-                         _mm256_shuffle_epi8(wide, even_odd));
+      const __m256i sorted = _mm256_shuffle_epi8(wide, even_odd);
+      _mm256_store_si256(reinterpret_cast<__m256i*>(to.value + k), sorted);
+      each(sorted);
     }
   }
 
@@ -166,21 +168,19 @@ struct QuantTileAvx2 {
     Pairs pairs[kRows];
     std::int32_t apart[kRows];
     for (int r = 0; r < kRows; ++r) {
-      widen(t.a + r * t.lda, pairs[r]);
-      apart[r] = t.corrections[r * t.ld_groups] - crossed(pairs[r]);
+      Ints crossed = {};  // even times odd values, each product twice
+      widen(t.a + r * t.lda, pairs[r], [&](__m256i v) {
+        crossed += reinterpret_cast<Ints>(_mm256_madd_epi16(v, _mm256_shuffle_epi32(v, 0xb1)));
+      });
+      apart[r] = t.corrections[r * t.ld_groups] - half_of_all(crossed);
     }
     for (int s = 0; s < 8; s += 2) strip_unpacked<kRows>(t, s, pairs, apart);
   }
 
-  /// Even times odd values of one group of activations, added up.
-  static std::int32_t crossed(const Pairs& a) {
-    Ints sum = {};
-    for (int k = 0; k < quant_group(WeightFormat::int8); k += 16) {
-      const __m256i v = load(a.value + k);
-      sum += reinterpret_cast<Ints>(_mm256_madd_epi16(v, _mm256_shuffle_epi32(v, 0xb1)));
-    }
-    const __m256i both = reinterpret_cast<__m256i>(sum);  // each product twice
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+  /// Half the sum of eight numbers of which each two neighbours are the same.
+  static std::int32_t half_of_all(Ints pairs) {
+    const __m256i eight = reinterpret_cast<__m256i>(pairs);
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
     four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
     return _mm_cvtsi128_si32(four);
   }
