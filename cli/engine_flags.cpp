@@ -112,11 +112,15 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
 }
 
+namespace {
+
 std::uint64_t bytes_or_none(const std::string& option, const std::string& text) {
   const auto bytes = parse_bytes(text);
   if (!bytes) throw LoadError(option + ": " + bytes.error().message);
   return *bytes;
 }
+
+}  // namespace
 
 std::uint64_t bytes_of(const std::string& option, const std::string& text, const char* zero) {
   const std::uint64_t bytes = bytes_or_none(option, text);

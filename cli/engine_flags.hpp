@@ -14,9 +14,7 @@ class App;
 
 namespace cairn::cli {
 
-/// The size that a flag names. Throws LoadError for one that is none.
-std::uint64_t bytes_or_none(const std::string& option, const std::string& text);
-/// The same, but 0 throws, too, with `zero`.
+/// The size that a flag names. Throws LoadError for one that is none, and for 0 with `zero`.
 std::uint64_t bytes_of(const std::string& option, const std::string& text,
                        const char* zero = "expected at least 1 byte");
 
